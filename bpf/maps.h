@@ -202,14 +202,14 @@ static __always_inline ltn_u64 wake_flag(void *ring)
 /* Is the current task one of those to be traced? */
 static __always_inline int in_scope(ltn_u32 tgid)
 {
-    if ((config.scope_mode & LTN_SCOPE_PIDS) && !bpf_map_lookup_elem(&scope_tgids, &tgid)) {
+    if ((config.scope_mode & LTN_TRACE_PIDS) && !bpf_map_lookup_elem(&scope_tgids, &tgid)) {
         return 0;
     }
-    if ((config.scope_mode & LTN_SCOPE_UID) &&
+    if ((config.scope_mode & LTN_TRACE_UID) &&
         (ltn_u32)bpf_get_current_uid_gid() != config.scope_uid) {
         return 0;
     }
-    if ((config.scope_mode & LTN_SCOPE_CGROUP) &&
+    if ((config.scope_mode & LTN_TRACE_CGROUP) &&
         bpf_get_current_ancestor_cgroup_id(config.scope_cgroup_level) != config.scope_cgroup) {
         return 0;
     }

@@ -31,7 +31,7 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
     struct task_struct *task = (struct task_struct *)((ltn_u64 *)ctx)[0];
     ltn_u32 tgid = BPF_CORE_READ(task, tgid);
     if (bpf_map_lookup_elem(&processes, &tgid) ||
-        ((config.scope_mode & LTN_SCOPE_PIDS) && bpf_map_lookup_elem(&scope_tgids, &tgid))) {
+        ((config.scope_mode & LTN_TRACE_PIDS) && bpf_map_lookup_elem(&scope_tgids, &tgid))) {
         emit_process(LTN_EVENT_EXEC, task, tgid, BPF_CORE_READ(task, real_parent, tgid), 0);
     }
     return 0;
@@ -65,7 +65,7 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
     if (tgid == parent_tgid) {
         return 0; /* a thread */
     }
-    if (config.scope_mode & LTN_SCOPE_PIDS) {
+    if (config.scope_mode & LTN_TRACE_PIDS) {
         ltn_u32 one = 1;
         if (!bpf_map_lookup_elem(&scope_tgids, &parent_tgid)) {
             return 0;
