@@ -91,6 +91,7 @@ static void descriptor_tells_of_items_and_close(void **state)
     struct ltn_chan *c = ltn_chan_new(10, 100);
     assert_false(readable(c));
     assert_int_equal(ltn_chan_send(c, &item, 1), 0);
+    assert_true(readable(c));
     assert_int_equal(ltn_chan_send(c, &item, 1), 0);
     assert_true(readable(c));
     assert_non_null(ltn_chan_recv(c));
