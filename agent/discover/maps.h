@@ -27,6 +27,13 @@ struct ltn_map_line {
 /* Takes one line (len bytes, without its newline) apart. 0 or LTN_ERR_MALFORMED. */
 int ltn_map_line_parse(const char *line, size_t len, struct ltn_map_line *ret) ltn_must_check;
 
+/* Most bytes of a maps file that are looked at (some 40,000 lines). */
+#define LTN_MAPS_MAX_BYTES (4u * 1024 * 1024)
+
+/* Next parseable line of a maps text: start with *pos = 0; false at the end. A last line without
+ * newline is left out (the text was cut there). */
+bool ltn_maps_next(const char *text, size_t len, size_t *pos, struct ltn_map_line *ret);
+
 /* Libraries the agent looks for. */
 enum ltn_lib_kind {
     LTN_LIB_NONE,
