@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,6 +39,10 @@ static int fault_set(struct sim_fault *f, const char *key, const char *value)
         f->until_step = strtoull(value, NULL, 10);
     else if (strcmp(key, "core") == 0)
         f->core = (int)strtol(value, NULL, 10);
+    else if (strcmp(key, "threads") == 0)
+        f->threads = (int)strtol(value, NULL, 10);
+    else if (strcmp(key, "nice") == 0)
+        f->nice = (int)strtol(value, NULL, 10);
     else if (strcmp(key, "ms") == 0)
         f->ms = strtod(value, NULL);
     else if (strcmp(key, "factor") == 0)
@@ -52,7 +57,8 @@ static int fault_set(struct sim_fault *f, const char *key, const char *value)
 int sim_fault_parse(const char *text, struct sim_fault *ret_fault)
 {
     char copy[256];
-    struct sim_fault f = {.rank = -1, .core = 0, .comm = "logrotate", .ms = 20, .factor = 1.4};
+    struct sim_fault f = {
+        .rank = -1, .core = 0, .comm = "logrotate", .nice = -5, .ms = 20, .factor = 1.4};
     f.until_step = UINT64_MAX;
     if (snprintf(copy, sizeof(copy), "%s", text) >= (int)sizeof(copy))
         return -EINVAL;
@@ -101,6 +107,31 @@ static void truth_line(struct sim_shm *shm, const char *dir, const struct sim_fa
     close(fd);
 }
 
+static void *spin(void *unused)
+{
+    (void)unused;
+    for (volatile unsigned long i = 0;; i++) {
+    }
+    return NULL;
+}
+
+// A sleeper that wakes up is preferred by the scheduler, so one spinner of equal weight hardly
+// delays a rank that sleeps most of the time. So the hog weighs more, as a task and, where sessions
+// are scheduled as groups, as a session.
+static void hog_weight(int nice_value)
+{
+    char text[16];
+    int n = snprintf(text, sizeof(text), "%d", nice_value);
+    if (setpriority(PRIO_PROCESS, 0, nice_value) != 0)
+        return; // without the right to it the hog stays as heavy as the others
+    int fd = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        if (write(fd, text, (size_t)n) != n)
+            errno = 0; // no such grouping here
+        close(fd);
+    }
+}
+
 static void hog_run(const struct sim_fault *f)
 {
     cpu_set_t cpus;
@@ -112,12 +143,18 @@ static void hog_run(const struct sim_fault *f)
     struct sched_param param = {0};
     sched_setscheduler(0, SCHED_OTHER, &param);
     prctl(PR_SET_NAME, f->comm);
+    hog_weight(f->nice);
     for (int fd = 0; fd < 256; fd++)
         close(fd);
     signal(SIGTERM, SIG_DFL);
     signal(SIGINT, SIG_IGN);
-    for (volatile unsigned long i = 0;; i++) {
+    int threads = f->threads > 0 && f->threads <= 16 ? f->threads : 1;
+    for (int i = 1; i < threads; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, spin, NULL) != 0)
+            break;
     }
+    spin(NULL);
 }
 
 // Through a middle child, so that nobody has to wait for the hog.

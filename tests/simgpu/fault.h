@@ -17,6 +17,8 @@ struct sim_fault {
     enum sim_fault_kind kind;
     int rank;
     int core;         // cpu: where the hog runs
+    int threads;      // cpu: how many threads the hog spins with, 0 = 1
+    int nice;         // cpu: its niceness
     char comm[16];    // cpu: name of the hog
     double ms;        // dataloader: extra time per batch
     double factor;    // gpu: kernel times are multiplied by this

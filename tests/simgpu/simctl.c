@@ -12,7 +12,9 @@
 
 static const char g_usage[] =
     "usage: simctl [--dir D] COMMAND\n"
-    "  fault start cpu --rank R --core C [--comm NAME]   a spinning process on that core\n"
+    "  fault start cpu --rank R --core C [--comm NAME] [--threads N] [--nice N]   a process that "
+    "spins on "
+    "that core\n"
     "  fault start dataloader --rank R --ms F            each batch takes F ms longer\n"
     "  fault start gpu --rank R --factor F               kernels take F times as long, the clock "
     "drops\n"
@@ -100,10 +102,12 @@ int main(int argc, char **argv)
         {"ms", required_argument, NULL, 'm'},
         {"factor", required_argument, NULL, 'f'},
         {"width", required_argument, NULL, 'w'},
+        {"threads", required_argument, NULL, 't'},
+        {"nice", required_argument, NULL, 'p'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
-    struct sim_fault f = {.rank = -1, .comm = "logrotate", .ms = 20, .factor = 1.4};
+    struct sim_fault f = {.rank = -1, .comm = "logrotate", .nice = -5, .ms = 20, .factor = 1.4};
     int c, width = 16, rc = -EINVAL;
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (c) {
@@ -124,6 +128,12 @@ int main(int argc, char **argv)
             break;
         case 'f':
             f.factor = strtod(optarg, NULL);
+            break;
+        case 'p':
+            f.nice = (int)strtol(optarg, NULL, 10);
+            break;
+        case 't':
+            f.threads = (int)strtol(optarg, NULL, 10);
             break;
         case 'w':
             width = (int)strtol(optarg, NULL, 10);

@@ -49,8 +49,7 @@ static uint64_t produce_ns(const struct train *t, uint64_t step)
     uint64_t turn = step / SLOTS, slot = step % SLOTS;
     uint64_t mixed = (t->opt.seed + turn) * 0x9e3779b97f4a7c15ull;
     static const uint64_t strides[] = {1, 3, 7, 9};
-    slot =
-        (slot * strides[(mixed >> 40) % 4] + (uint64_t)t->rank * 3 + (mixed >> 50) % SLOTS) % SLOTS;
+    slot = ((slot + (uint64_t)t->rank * 3) * strides[(mixed >> 40) % 4] + (mixed >> 50)) % SLOTS;
     double offset = ((double)slot - (SLOTS - 1) / 2.0) / ((SLOTS - 1) / 2.0); // -1 .. 1
     double ms = t->opt.read_ms * (1 + t->opt.jitter * offset);
     return ms <= 0 ? 0 : (uint64_t)(ms * 1e6);
