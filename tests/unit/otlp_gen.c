@@ -559,7 +559,8 @@ static void put_packed(struct otlp_rng *r, struct ltn_buf *out, const struct ltn
     }
 }
 
-/* A message that may merge, in two pieces. */
+/* A message that may merge, in two pieces. protobuf-c forgets plain numbers of the first piece
+ * where the second lacks them (other implementations keep them), so those go into both. */
 static void put_pieces(struct otlp_rng *r, const struct field_info *info,
                        const struct ltn_pb_field *f, struct ltn_buf *out)
 {
@@ -571,13 +572,18 @@ static void put_pieces(struct otlp_rng *r, const struct field_info *info,
     const uint8_t *middle = f->data;
     ltn_buf_init(&piece, 1 << 24);
     ltn_pb_init(&c, f->data, (size_t)f->value, 40);
+    struct ltn_pb_field plain = {.number = 0};
     while (n_fields < cut && ltn_pb_next(&c, &part) > 0) {
+        plain = part.type == LTN_PB_VARINT ? part : plain;
         n_fields++;
         middle = c.p;
     }
     rearrange(r, info->is, f->data, (size_t)(middle - f->data), &piece);
     put_len_field(r, out, f->number, piece.data, piece.len);
     ltn_buf_reset(&piece);
+    if (plain.number != 0) {
+        put_number_field(r, &piece, &plain);
+    }
     rearrange(r, info->is, middle, (size_t)(f->data + f->value - middle), &piece);
     put_len_field(r, out, f->number, piece.data, piece.len);
     ltn_buf_done(&piece);
