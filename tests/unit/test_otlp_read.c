@@ -248,8 +248,8 @@ static void test_oneof(void **state)
     static const uint32_t fields[][3] = {{5, 7, 5}, {5, 5, 5}, {7, 5, 7}, {5, 7, 7}};
     static const char *const want[] = {
         "[0][0 ] 0:m kind=1 t=0 3@3 k=v\n",
-        "[0][0 ] 0:m kind=1 t=0 1@1 k=v\n[0][0 ] 0:m kind=1 t=0 2@2 k=v\n"
-        "[0][0 ] 0:m kind=1 t=0 3@3 k=v\n",
+        ("[0][0 ] 0:m kind=1 t=0 1@1 k=v\n[0][0 ] 0:m kind=1 t=0 2@2 k=v\n"
+         "[0][0 ] 0:m kind=1 t=0 3@3 k=v\n"),
         "[0][0 ] 0:m kind=2 t=1 3@3 k=v\n",
         "[0][0 ] 0:m kind=2 t=1 2@2 k=v\n[0][0 ] 0:m kind=2 t=1 3@3 k=v\n"};
     for (size_t i = 0; i < LTN_ARRAY_SIZE(fields); i++) {
