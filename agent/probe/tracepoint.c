@@ -45,12 +45,9 @@ int ltn_tracepoint_arg_count(const char *name)
     (void)pthread_mutex_lock(&lock);
     int rc = 0;
     if (kernel_btf == NULL) {
-        struct btf *btf = btf__load_vmlinux_btf();
-        long error = libbpf_get_error(btf);
-        if (error == 0) {
-            kernel_btf = btf;
-        } else {
-            rc = error == -ENOMEM ? -ENOMEM : LTN_ERR_UNSUPPORTED;
+        kernel_btf = btf__load_vmlinux_btf();
+        if (kernel_btf == NULL) {
+            rc = errno == ENOMEM ? -ENOMEM : LTN_ERR_UNSUPPORTED;
         }
     }
     if (rc == 0) {
