@@ -16,7 +16,6 @@ struct mock {
     int sample_rc;
     bool hang;
     bool hanging;
-    bool freed_flag_set;
     unsigned opens;
     unsigned closes;
     unsigned samples;
@@ -82,10 +81,11 @@ static int mock_sample(void *ctx, uint32_t index, struct ltn_gpu_sample *ret)
 static void mock_free(void *ctx)
 {
     struct mock *m = ctx;
-    *m->freed = true;
+    bool *freed = m->freed;
     (void)pthread_cond_destroy(&m->cond);
     (void)pthread_mutex_destroy(&m->lock);
     free(m);
+    __atomic_store_n(freed, true, __ATOMIC_RELEASE);
 }
 
 static struct mock *mock_new(struct ltn_gpu_provider *p, bool *freed)
