@@ -89,7 +89,7 @@ static inline struct ltn_otlp_str ltn_otlp_field_str(const struct ltn_pb_field *
 
 static inline struct ltn_otlp_str ltn_otlp_field_text(const struct ltn_pb_field *f, bool *bad_utf8)
 {
-    if (!ltn_otlp_text_ok(f->data, (size_t)f->value)) {
+    if (f->data != NULL && !ltn_otlp_text_ok(f->data, (size_t)f->value)) {
         *bad_utf8 = true;
     }
     return ltn_otlp_field_str(f);
