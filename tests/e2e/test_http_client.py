@@ -114,26 +114,29 @@ def serve_once(answer, hold=0.0):
     """A peer that accepts, sends fixed bytes and goes (or stays silent for a while)."""
     listener = socket.create_server(("127.0.0.1", 0))
 
+    def serve(conn):
+        with conn:
+            conn.settimeout(5)
+            try:
+                conn.recv(65536)
+                conn.sendall(answer)
+                time.sleep(hold)
+            except OSError:
+                pass
+
     def loop():
         while True:
             try:
                 conn, _ = listener.accept()
             except OSError:
                 return
-            with conn:
-                conn.settimeout(5)
-                try:
-                    conn.recv(65536)
-                    conn.sendall(answer)
-                    time.sleep(hold)
-                except OSError:
-                    pass
+            threading.Thread(target=serve, args=(conn,), daemon=True).start()
 
     threading.Thread(target=loop, daemon=True).start()
     return listener, listener.getsockname()[1]
 
 
-@pytest.mark.parametrize("answer,hold,status", [
+@pytest.mark.parametrize("answer,hold,status", ids=lambda v: None if isinstance(v, bytes) else str(v), argvalues=[
     (b"", 0, "14"),                                                          # closes at once
     (b"", 3, "4"),                                                           # never says a word
     (b"HTTP/1.1 400 Bad Request\r\n\r\n", 3, "14"),                          # another protocol
