@@ -553,8 +553,7 @@ static void sweep_age(struct conn *c, uint64_t now_ns)
 static void sweep_idle(struct conn *c, uint64_t now_ns)
 {
     const struct ltn_http_conf *conf = &c->server->conf;
-    if (c->requests != NULL || c->stuck_ns != 0 ||
-        now_ns - c->active_ns <= conf->idle_timeout_ns) {
+    if (c->requests != NULL || c->stuck_ns != 0 || now_ns - c->active_ns <= conf->idle_timeout_ns) {
         return;
     }
     LTN_COUNT(c->server, timeouts_idle);

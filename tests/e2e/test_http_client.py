@@ -148,8 +148,10 @@ def serve_once(answer, hold=0.0):
 ])
 def test_broken_peers(answer, hold, status):
     listener, port = serve_once(answer, hold)
-    for r in run("grpc", "127.0.0.1:%d" % port, "/a.B/C", "abc", 500, "count=2"):
-        assert (r["status"], r["retry"]) == (status, "1") and int(r["took_ms"]) < 1500
+    first, second = run("grpc", "127.0.0.1:%d" % port, "/a.B/C", "abc", 500, "count=2")
+    assert (first["status"], first["retry"]) == (status, "1") and int(first["took_ms"]) < 1500
+    # The second may share the connection with a peer that says no more.
+    assert second["status"] in ("4", "14") and second["retry"] == "1" and int(second["took_ms"]) < 1500
     listener.close()
 
 
