@@ -286,7 +286,7 @@ static int make_instance_id(char out[64])
     random[1] = (random[1] & ~(3ULL << 62)) | 1ULL << 63;
     (void)snprintf(out, 64, "%08x-%04x-%04x-%04x-%012" PRIx64, (unsigned)(random[0] >> 32),
                    (unsigned)(random[0] >> 16 & 0xffff), (unsigned)(random[0] & 0xffff),
-                   (unsigned)(random[1] >> 48), random[1] & 0xffffffffffffULL);
+                   (unsigned)(random[1] >> 48), (uint64_t)(random[1] & 0xffffffffffffULL));
     return 0;
 }
 
