@@ -448,8 +448,6 @@ static void finish_list(struct ltn_record *r, struct list *l)
 static void finish_group(struct ltn_record *r, struct group *g)
 {
     bool grown = g->outbox.rows > r->outbox.rows || g->stored.items > 0;
-    finish_list(r, &g->stored);
-    list_drop(r, &g->invalid, LTN_RECORD_DROP_INVALID);
     r->taken_count = 0;
     r->outbox = g->outbox;
     atomic_store(&r->outbox_rows, g->outbox.rows);
@@ -460,6 +458,9 @@ static void finish_group(struct ltn_record *r, struct group *g)
     atomic_store(&r->degraded, false);
     r->next_try_ns = 0;
     r->first_waiting_ns = 0;
+    /* Last: who sees that nothing waits any more sees the rest as well. */
+    finish_list(r, &g->stored);
+    list_drop(r, &g->invalid, LTN_RECORD_DROP_INVALID);
     if (grown) {
         (void)eventfd_write(r->outbox_fd, 1);
     }
