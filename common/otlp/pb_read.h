@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reader of the protobuf wire format over borrowed bytes: no copies, no allocation, no recursion.
+ * The depth that is left is part of the cursor, so that it cannot be forgotten. A cursor belongs to
+ * one thread; the bytes must outlive it and everything read through it.
+ *
+ * Refused as LTN_ERR_MALFORMED: varints of more than 10 bytes or above 64 bits, field number 0 or
+ * above 2^29-1, wire types 3, 4 (groups), 6 and 7, and lengths beyond the end.
+ */
+#ifndef LTN_OTLP_PB_READ_H
+#define LTN_OTLP_PB_READ_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+
+enum ltn_pb_type {
+    LTN_PB_VARINT = 0,
+    LTN_PB_I64 = 1,
+    LTN_PB_LEN = 2,
+    LTN_PB_I32 = 5,
+};
+
+/* Default nesting limit, the outermost message counting as the first level. */
+#define LTN_PB_DEPTH_DEFAULT 32
+
+struct ltn_pb_cur {
+    const uint8_t *p;
+    const uint8_t *end;
+    uint32_t depth_left; /* how many messages may still be entered below this one */
+};
+
+struct ltn_pb_field {
+    uint32_t number;
+    uint32_t type;       /* enum ltn_pb_type */
+    uint64_t value;      /* the number (VARINT, I64, I32), or the length in bytes (LEN) */
+    const uint8_t *data; /* LEN: the content, borrowed; else NULL */
+};
+
+/* Starts at the outermost message of n bytes, with max_depth levels (at least 1) in all. data may
+ * be NULL when n is 0. */
+void ltn_pb_init(struct ltn_pb_cur *c, const void *data, size_t n, uint32_t max_depth);
+
+/* Reads the next field into *ret_f. 1 a field, 0 the end, LTN_ERR_MALFORMED (the cursor then stays
+ * where it is). */
+int ltn_pb_next(struct ltn_pb_cur *c, struct ltn_pb_field *ret_f) ltn_must_check;
+
+/* Starts at the message in a LEN field of c. LTN_ERR_DEPTH when no level is left, LTN_ERR_MALFORMED
+ * when the field is not LEN. */
+int ltn_pb_enter(const struct ltn_pb_cur *c, const struct ltn_pb_field *f,
+                 struct ltn_pb_cur *ret_sub) ltn_must_check;
+
+/* One varint at *p, not beyond end; advances *p. 0 or LTN_ERR_MALFORMED. */
+int ltn_pb_varint(const uint8_t **p, const uint8_t *end, uint64_t *ret) ltn_must_check;
+
+/* A repeated number field, packed or not: appends the values of f to out, which holds *n of max
+ * items, as raw 64-bit patterns. elem is the wire type of one element. LTN_ERR_MALFORMED when a
+ * packed length is no multiple of the element size or f has neither form; LTN_ERR_COUNT when out is
+ * full (*n is then max). */
+int ltn_pb_repeated(const struct ltn_pb_field *f, enum ltn_pb_type elem, uint64_t *out, size_t max,
+                    size_t *n) ltn_must_check;
+
+/* Meaning of a 64-bit pattern. */
+static inline double ltn_pb_f64(uint64_t bits)
+{
+    union {
+        uint64_t u;
+        double d;
+    } pun = {.u = bits};
+    return pun.d;
+}
+
+static inline int32_t ltn_pb_sint32(uint64_t v)
+{
+    uint32_t u = (uint32_t)v;
+    return (int32_t)((u >> 1) ^ (0u - (u & 1u)));
+}
+
+#endif /* LTN_OTLP_PB_READ_H */
