@@ -176,8 +176,9 @@ struct ltn_otlp_number {
 /* The number as a double; 0 when there is none. */
 static inline double ltn_otlp_number_f64(const struct ltn_otlp_number *n)
 {
-    if (n->type == LTN_OTLP_INT)
+    if (n->type == LTN_OTLP_INT) {
         return (double)n->i;
+    }
     return n->type == LTN_OTLP_DOUBLE ? n->d : 0.0;
 }
 

@@ -10,11 +10,13 @@
 #ifndef LTN_OTLP_PB_READ_H
 #define LTN_OTLP_PB_READ_H
 
-#include <stdbool.h>
+#include <endian.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/attr.h"
+#include "base/err.h"
 
 enum ltn_pb_type {
     LTN_PB_VARINT = 0,
@@ -43,17 +45,10 @@ struct ltn_pb_field {
  * be NULL when n is 0. */
 void ltn_pb_init(struct ltn_pb_cur *c, const void *data, size_t n, uint32_t max_depth);
 
-/* Reads the next field into *ret_f. 1 a field, 0 the end, LTN_ERR_MALFORMED (the cursor then stays
- * where it is). */
-int ltn_pb_next(struct ltn_pb_cur *c, struct ltn_pb_field *ret_f) ltn_must_check;
-
 /* Starts at the message in a LEN field of c. LTN_ERR_DEPTH when no level is left, LTN_ERR_MALFORMED
  * when the field is not LEN. */
 int ltn_pb_enter(const struct ltn_pb_cur *c, const struct ltn_pb_field *f,
                  struct ltn_pb_cur *ret_sub) ltn_must_check;
-
-/* One varint at *p, not beyond end; advances *p. 0 or LTN_ERR_MALFORMED. */
-int ltn_pb_varint(const uint8_t **p, const uint8_t *end, uint64_t *ret) ltn_must_check;
 
 /* A repeated number field, packed or not: appends the values of f to out, which holds *n of max
  * items, as raw 64-bit patterns. elem is the wire type of one element. LTN_ERR_MALFORMED when a
@@ -65,17 +60,80 @@ int ltn_pb_repeated(const struct ltn_pb_field *f, enum ltn_pb_type elem, uint64_
 /* Meaning of a 64-bit pattern. */
 static inline double ltn_pb_f64(uint64_t bits)
 {
-    union {
-        uint64_t u;
-        double d;
-    } pun = {.u = bits};
-    return pun.d;
+    double d;
+    memcpy(&d, &bits, sizeof(d));
+    return d;
 }
 
 static inline int32_t ltn_pb_sint32(uint64_t v)
 {
     uint32_t u = (uint32_t)v;
     return (int32_t)((u >> 1) ^ (0u - (u & 1u)));
+}
+
+/* The general case of ltn_pb_varint. */
+int ltn_pb_varint_slow(const uint8_t **p, const uint8_t *end, uint64_t *ret) ltn_must_check;
+
+/* One varint at *p, not beyond end; advances *p. 0 or LTN_ERR_MALFORMED. Here and below the common
+ * case is inline because a decoder does little else. */
+static inline ltn_must_check int ltn_pb_varint(const uint8_t **p, const uint8_t *end, uint64_t *ret)
+{
+    if (*p < end && **p < 0x80) {
+        *ret = *(*p)++;
+        return 0;
+    }
+    return ltn_pb_varint_slow(p, end, ret);
+}
+
+/* Reads the next field into *ret_f. 1 a field, 0 the end, LTN_ERR_MALFORMED (the cursor then stays
+ * where it is). */
+static inline ltn_must_check int ltn_pb_next(struct ltn_pb_cur *c, struct ltn_pb_field *ret_f)
+{
+    const uint8_t *p = c->p;
+    uint64_t tag;
+    if (p == c->end) {
+        return 0;
+    }
+    if (ltn_pb_varint(&p, c->end, &tag) < 0 || tag > UINT32_MAX || tag < 8) {
+        return LTN_ERR_MALFORMED;
+    }
+    struct ltn_pb_field f = {.number = (uint32_t)tag >> 3, .type = (uint32_t)tag & 7};
+    uint32_t fixed32;
+    switch (f.type) {
+    case LTN_PB_VARINT:
+        if (ltn_pb_varint(&p, c->end, &f.value) < 0) {
+            return LTN_ERR_MALFORMED;
+        }
+        break;
+    case LTN_PB_LEN:
+        if (ltn_pb_varint(&p, c->end, &f.value) < 0 || f.value > (size_t)(c->end - p)) {
+            return LTN_ERR_MALFORMED;
+        }
+        f.data = p;
+        p += f.value;
+        break;
+    case LTN_PB_I64:
+        if (c->end - p < 8) {
+            return LTN_ERR_MALFORMED;
+        }
+        memcpy(&f.value, p, 8);
+        f.value = le64toh(f.value);
+        p += 8;
+        break;
+    case LTN_PB_I32:
+        if (c->end - p < 4) {
+            return LTN_ERR_MALFORMED;
+        }
+        memcpy(&fixed32, p, 4);
+        f.value = le32toh(fixed32);
+        p += 4;
+        break;
+    default:
+        return LTN_ERR_MALFORMED;
+    }
+    c->p = p;
+    *ret_f = f;
+    return 1;
 }
 
 #endif /* LTN_OTLP_PB_READ_H */

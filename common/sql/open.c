@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening, closing, moving damaged files aside, migrations. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "sql/internal.h"
+
+#define DEFAULT_BUSY_MS     5000
+#define DEFAULT_CACHE_BYTES (8ULL << 20)
+/* The log is cut back to this after a checkpoint. */
+#define WAL_KEEP_BYTES (16 << 20)
+
+static int say(struct ltn_errinfo *info, int rc, const char *path, const char *detail)
+{
+    return ltn_errinfo_set(info, rc, "%s: %s", path, detail);
+}
+
+static int say_engine(struct ltn_errinfo *info, struct ltn_db *db, int engine_rc)
+{
+    return say(info, ltn_sql_error(engine_rc), db->path[0] != '\0' ? db->path : ":memory:",
+               db->handle != NULL ? sqlite3_errmsg(db->handle) : sqlite3_errstr(engine_rc));
+}
+
+/* Makes the folders above path; those made are given to the owner of the file. */
+static int make_parents(const char *path, const struct ltn_db_opts *opts)
+{
+    char part[LTN_DB_PATH_BYTES];
+    if (!ltn_copy_str(part, sizeof(part), path)) {
+        return -ENAMETOOLONG;
+    }
+    for (char *slash = strchr(part + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(part, 0755) == 0) {
+            if (opts->own && lchown(part, opts->uid, opts->gid) != 0) {
+                return -errno;
+            }
+        } else if (errno != EEXIST) {
+            return -errno;
+        }
+        *slash = '/';
+    }
+    return 0;
+}
+
+/* Resolves the folder and keeps the last component, so that a link there can be refused while links
+ * above it are fine. */
+static int real_path(const char *path, char out[LTN_DB_PATH_BYTES])
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    char dir[LTN_DB_PATH_BYTES];
+    if (slash == NULL) {
+        (void)ltn_copy_str(dir, sizeof(dir), ".");
+    } else if (snprintf(dir, sizeof(dir), "%.*s/", (int)(slash - path), path) >= (int)sizeof(dir)) {
+        return -ENAMETOOLONG;
+    }
+    char *real = realpath(dir, NULL);
+    if (real == NULL) {
+        return -errno;
+    }
+    int n = snprintf(out, LTN_DB_PATH_BYTES, "%s/%s", strcmp(real, "/") == 0 ? "" : real, name);
+    free(real);
+    return n < LTN_DB_PATH_BYTES - 32 ? 0 : -ENAMETOOLONG;
+}
+
+/* Creates the file when missing and gives it to its owner; the engine then makes its side files
+ * with the same owner. */
+static int prepare_file(const struct ltn_db_opts *opts, char out[LTN_DB_PATH_BYTES])
+{
+    int rc = make_parents(opts->path, opts);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = real_path(opts->path, out);
+    if (rc < 0) {
+        return rc;
+    }
+    int fd = open(out, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+    if (fd < 0) {
+        return -errno;
+    }
+    struct stat st;
+    if (fstat(fd, &st) != 0) {
+        rc = -errno;
+    } else if (!S_ISREG(st.st_mode)) {
+        rc = -EINVAL;
+    } else if (opts->own && (st.st_uid != opts->uid || st.st_gid != opts->gid) &&
+               fchown(fd, opts->uid, opts->gid) != 0) {
+        rc = -errno;
+    }
+    (void)close(fd);
+    return rc;
+}
+
+static struct ltn_db *new_db(void)
+{
+    struct ltn_db *db = calloc(1, sizeof(*db));
+    if (db != NULL) {
+        ltn_map_init(&db->statements, LTN_DB_MAX_STATEMENTS);
+    }
+    return db;
+}
+
+static int set_option(struct ltn_db *db, int option, int value)
+{
+    return sqlite3_db_config(db->handle, option, value, NULL);
+}
+
+static int set_pragma(struct ltn_db *db, const char *text)
+{
+    return sqlite3_exec(db->handle, text, NULL, NULL, NULL);
+}
+
+static int configure(struct ltn_db *db, const struct ltn_db_opts *opts)
+{
+    uint64_t cache = opts->cache_bytes != 0 ? opts->cache_bytes : DEFAULT_CACHE_BYTES;
+    char text[160];
+    unsigned busy_ms = opts->busy_timeout_ms != 0 ? opts->busy_timeout_ms : DEFAULT_BUSY_MS;
+    (void)sqlite3_extended_result_codes(db->handle, 1);
+    (void)sqlite3_busy_timeout(db->handle, (int)busy_ms);
+    (void)set_option(db, SQLITE_DBCONFIG_DEFENSIVE, 1);
+    (void)set_option(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0);
+    (void)set_option(db, SQLITE_DBCONFIG_DQS_DML, 0);
+    (void)set_option(db, SQLITE_DBCONFIG_DQS_DDL, 0);
+    (void)set_option(db, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0);
+    /* auto_vacuum has an effect only before the first table, and before WAL. */
+    int rc = set_pragma(db, "PRAGMA auto_vacuum=INCREMENTAL");
+    if (rc == SQLITE_OK) {
+        rc = set_pragma(db, "PRAGMA journal_mode=WAL");
+    }
+    if (rc == SQLITE_OK) {
+        (void)snprintf(text, sizeof(text),
+                       "PRAGMA synchronous=%s; PRAGMA cache_size=-%llu; PRAGMA foreign_keys=ON;"
+                       "PRAGMA journal_size_limit=%d; PRAGMA secure_delete=OFF",
+                       opts->sync_full ? "FULL" : "NORMAL", (unsigned long long)(cache >> 10),
+                       WAL_KEEP_BYTES);
+        rc = set_pragma(db, text);
+    }
+    return rc;
+}
+
+int ltn_db_open(const struct ltn_db_opts *opts, struct ltn_db **ret_db, struct ltn_errinfo *info)
+{
+    if (opts == NULL || opts->path == NULL || opts->path[0] == '\0') {
+        return ltn_errinfo_set(info, -EINVAL, "no database path given");
+    }
+    struct ltn_db *db = new_db();
+    if (db == NULL) {
+        return ltn_errinfo_set(info, -ENOMEM, "out of memory");
+    }
+    bool memory = strcmp(opts->path, ":memory:") == 0;
+    if (!memory) {
+        int rc = prepare_file(opts, db->path);
+        if (rc < 0) {
+            /* A full or read-only disk is the same to the caller wherever it shows first. */
+            int code = rc == -ENOSPC || rc == -EROFS || rc == -EDQUOT ? LTN_ERR_DISK : rc;
+            (void)say(info, code, opts->path, ltn_err_str(rc));
+            ltn_db_close(db);
+            return code;
+        }
+    }
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE |
+                SQLITE_OPEN_EXRESCODE | (memory ? SQLITE_OPEN_CREATE : SQLITE_OPEN_NOFOLLOW);
+    int rc = sqlite3_open_v2(memory ? ":memory:" : db->path, &db->handle, flags, NULL);
+    if (rc == SQLITE_OK) {
+        rc = configure(db, opts);
+    }
+    if (rc != SQLITE_OK) {
+        int code = say_engine(info, db, rc);
+        ltn_db_close(db);
+        return code;
+    }
+    *ret_db = db;
+    return 0;
+}
+
+/* ---- damaged files ---- */
+
+static int move_aside(const char *path, char moved[LTN_DB_PATH_BYTES])
+{
+    static const char *const side[] = {"-wal", "-shm"};
+    unsigned long long now_s = ltn_now_unix_ns() / LTN_NS_PER_S;
+    int n = snprintf(moved, LTN_DB_PATH_BYTES, "%s.corrupt-%llu", path, now_s);
+    if (n < 0 || n >= LTN_DB_PATH_BYTES - 8) {
+        return -ENAMETOOLONG;
+    }
+    for (unsigned more = 1; access(moved, F_OK) == 0 && more < 1000; more++) {
+        (void)snprintf(moved, LTN_DB_PATH_BYTES, "%s.corrupt-%llu-%u", path, now_s, more);
+    }
+    if (rename(path, moved) != 0) {
+        return -errno;
+    }
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(side); i++) {
+        char from[LTN_DB_PATH_BYTES + 8];
+        char to[LTN_DB_PATH_BYTES + 8];
+        (void)snprintf(from, sizeof(from), "%s%s", path, side[i]);
+        (void)snprintf(to, sizeof(to), "%s%s", moved, side[i]);
+        if (rename(from, to) != 0 && errno != ENOENT) {
+            return -errno;
+        }
+    }
+    return 0;
+}
+
+/* 0 when the file is whole as far as a quick look can tell. quick_check of a large file would take
+ * minutes, so only its first findings and the schema are looked at; damage elsewhere shows as
+ * LTN_ERR_CORRUPT when it is met. */
+static int look_for_damage(struct ltn_db *db)
+{
+    int64_t tables = 0;
+    int rc = ltn_db_get_i64(db, "SELECT count(*) FROM sqlite_master", &tables);
+    if (rc < 0) {
+        return rc;
+    }
+    struct ltn_db_size size;
+    rc = ltn_db_size(db, &size);
+    if (rc < 0) {
+        return rc;
+    }
+    struct stat st;
+    uint64_t want = size.pages * size.page_bytes;
+    bool log_is_empty = size.file_bytes <= want;
+    if (db->path[0] != '\0' && log_is_empty && stat(db->path, &st) == 0 &&
+        (uint64_t)st.st_size < want) {
+        return LTN_ERR_CORRUPT; /* cut short */
+    }
+    if (want > (64ULL << 20)) {
+        return 0;
+    }
+    struct ltn_stmt *s;
+    rc = ltn_db_prepare(db, "PRAGMA quick_check(1)", &s);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = ltn_stmt_step(s);
+    if (rc == 1) {
+        rc = strcmp(ltn_stmt_col_text(s, 0), "ok") == 0 ? 0 : LTN_ERR_CORRUPT;
+        ltn_stmt_reset(s);
+    }
+    return rc;
+}
+
+int ltn_db_open_or_recover(const struct ltn_db_opts *opts, struct ltn_db **ret_db, char *ret_moved,
+                           struct ltn_errinfo *info)
+{
+    if (ret_moved != NULL) {
+        ret_moved[0] = '\0';
+    }
+    struct ltn_db *db = NULL;
+    int rc = ltn_db_open(opts, &db, info);
+    if (rc == 0) {
+        rc = look_for_damage(db);
+        if (rc == 0) {
+            *ret_db = db;
+            return 0;
+        }
+        (void)ltn_errinfo_set(info, rc, "%s: %s", opts->path, ltn_db_message(db));
+        /* Closing may write the log back into the file: that is as good as it gets. */
+        ltn_db_close(db);
+    }
+    if (rc != LTN_ERR_CORRUPT || strcmp(opts->path, ":memory:") == 0) {
+        return rc;
+    }
+    char path[LTN_DB_PATH_BYTES];
+    char moved[LTN_DB_PATH_BYTES];
+    rc = real_path(opts->path, path);
+    if (rc == 0) {
+        rc = move_aside(path, moved);
+    }
+    if (rc < 0) {
+        return say(info, rc, opts->path, "damaged, and cannot be moved aside");
+    }
+    rc = ltn_db_open(opts, ret_db, info);
+    if (rc == 0 && ret_moved != NULL) {
+        (void)ltn_copy_str(ret_moved, LTN_DB_PATH_BYTES, moved);
+    }
+    return rc;
+}
+
+/* ---- read-only ---- */
+
+/* Limits that keep one statement of a stranger from eating memory before its deadline. */
+static void limit_reader(struct ltn_db *db)
+{
+    static const struct {
+        int id;
+        int value;
+    } limits[] = {{SQLITE_LIMIT_LENGTH, 16 << 20},    {SQLITE_LIMIT_SQL_LENGTH, 64 << 10},
+                  {SQLITE_LIMIT_COLUMN, 200},         {SQLITE_LIMIT_EXPR_DEPTH, 100},
+                  {SQLITE_LIMIT_COMPOUND_SELECT, 50}, {SQLITE_LIMIT_VDBE_OP, 100000},
+                  {SQLITE_LIMIT_FUNCTION_ARG, 100},   {SQLITE_LIMIT_ATTACHED, 0},
+                  {SQLITE_LIMIT_TRIGGER_DEPTH, 10},   {SQLITE_LIMIT_WORKER_THREADS, 0},
+                  {SQLITE_LIMIT_VARIABLE_NUMBER, 100}};
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(limits); i++) {
+        (void)sqlite3_limit(db->handle, limits[i].id, limits[i].value);
+    }
+}
+
+/* "file:" URI of a path with what a URI cannot hold escaped. */
+static int path_to_uri(const char *path, char *out, size_t size)
+{
+    size_t n = (size_t)snprintf(out, size, "file:");
+    for (const char *p = path; *p != '\0'; p++) {
+        bool plain = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
+                     (*p >= '0' && *p <= '9') || strchr("/._-~", *p) != NULL;
+        if (n + 4 >= size) {
+            return -ENAMETOOLONG;
+        }
+        n += (size_t)snprintf(out + n, size - n, plain ? "%c" : "%%%02X", (unsigned char)*p);
+    }
+    if (n + sizeof("?immutable=1") > size) {
+        return -ENAMETOOLONG;
+    }
+    (void)snprintf(out + n, size - n, "?immutable=1");
+    return 0;
+}
+
+static bool log_has_content(const char *path)
+{
+    char wal[LTN_DB_PATH_BYTES + 8];
+    struct stat st;
+    (void)snprintf(wal, sizeof(wal), "%s-wal", path);
+    return stat(wal, &st) == 0 && st.st_size > 0;
+}
+
+static int open_reader(struct ltn_db *db, bool immutable)
+{
+    char uri[3 * LTN_DB_PATH_BYTES + 32];
+    const char *name = db->path;
+    int flags = SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE |
+                SQLITE_OPEN_EXRESCODE;
+    if (immutable) {
+        int rc = path_to_uri(db->path, uri, sizeof(uri));
+        if (rc < 0) {
+            return SQLITE_CANTOPEN;
+        }
+        name = uri;
+        flags |= SQLITE_OPEN_URI;
+    }
+    int rc = sqlite3_open_v2(name, &db->handle, flags, NULL);
+    if (rc != SQLITE_OK) {
+        return rc;
+    }
+    (void)sqlite3_busy_timeout(db->handle, DEFAULT_BUSY_MS);
+    (void)set_option(db, SQLITE_DBCONFIG_DEFENSIVE, 1);
+    (void)set_option(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0);
+    (void)set_option(db, SQLITE_DBCONFIG_DQS_DML, 0);
+    (void)set_option(db, SQLITE_DBCONFIG_DQS_DDL, 0);
+    limit_reader(db);
+    /* The first access is what shows whether the log's index can be used. */
+    rc = set_pragma(db, "PRAGMA cache_size=-8192; SELECT 1 FROM sqlite_master LIMIT 1");
+    return rc;
+}
+
+int ltn_db_open_readonly(const char *path, struct ltn_db **ret_db, struct ltn_errinfo *info)
+{
+    struct ltn_db *db = new_db();
+    if (db == NULL) {
+        return ltn_errinfo_set(info, -ENOMEM, "out of memory");
+    }
+    db->readonly = true;
+    if (!ltn_copy_str(db->path, sizeof(db->path), path) || access(path, R_OK) != 0) {
+        int rc = errno == EACCES ? -EACCES : LTN_ERR_NOT_FOUND;
+        (void)say(info, rc, path,
+                  rc == -EACCES ? "permission denied" : "no such database; record one first");
+        ltn_db_close(db);
+        return rc;
+    }
+    int rc = open_reader(db, false);
+    if ((rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_READONLY) {
+        /* The folder cannot be written, so the log's index cannot be made. Without a log the file
+         * alone is the whole database. */
+        if (!log_has_content(path)) {
+            (void)sqlite3_close(db->handle);
+            db->handle = NULL;
+            rc = open_reader(db, true);
+        }
+    }
+    if (rc != SQLITE_OK) {
+        int code = say_engine(info, db, rc);
+        ltn_db_close(db);
+        return code;
+    }
+    *ret_db = db;
+    return 0;
+}
+
+/* ---- migrations ---- */
+
+static int run_migration(struct ltn_db *db, const char *sql, size_t version)
+{
+    char set[64];
+    int rc = ltn_db_begin(db);
+    if (rc == 0) {
+        rc = ltn_db_exec(db, sql);
+    }
+    if (rc == 0) {
+        (void)snprintf(set, sizeof(set), "PRAGMA user_version=%zu", version);
+        rc = ltn_db_exec(db, set);
+    }
+    if (rc == 0) {
+        rc = ltn_db_commit(db);
+    }
+    return rc;
+}
+
+int ltn_db_migrate(struct ltn_db *db, const char *const *migrations, size_t n,
+                   struct ltn_errinfo *info)
+{
+    int64_t version = 0;
+    int rc = ltn_db_get_i64(db, "PRAGMA user_version", &version);
+    if (rc < 0) {
+        return say(info, rc, db->path, ltn_db_message(db));
+    }
+    if (version < 0 || (uint64_t)version > n) {
+        return ltn_errinfo_set(info, LTN_ERR_UNSUPPORTED,
+                               "%s: schema version %lld is newer than this program knows (%zu)",
+                               db->path, (long long)version, n);
+    }
+    for (size_t i = (size_t)version; i < n; i++) {
+        rc = run_migration(db, migrations[i], i + 1);
+        if (rc < 0) {
+            (void)ltn_errinfo_set(info, rc, "%s: schema version %zu: %s", db->path, i + 1,
+                                  ltn_db_message(db));
+            ltn_db_rollback(db);
+            return rc;
+        }
+    }
+    return 0;
+}
