@@ -290,9 +290,9 @@ enum ltn_seen {
 };
 
 /* Which processes are traced. */
-#define LTN_SCOPE_PIDS   0x01 /* tgid must be in scope_tgids */
-#define LTN_SCOPE_UID    0x02
-#define LTN_SCOPE_CGROUP 0x04 /* cgroup-v2 ancestor at a level */
+#define LTN_TRACE_PIDS   0x01 /* tgid must be in scope_tgids */
+#define LTN_TRACE_UID    0x02
+#define LTN_TRACE_CGROUP 0x04 /* cgroup-v2 ancestor at a level */
 
 struct ltn_bpf_config {
     ltn_u64 scope_cgroup;

@@ -18,6 +18,8 @@
 #define A_4          4
 #define A_5          5
 #define A_6          6
+#define A_7          7
+#define A_8          8
 
 static const struct ltn_op ops[LTN_OP_COUNT] = {
 #define LTN_OP(id, text, src, cls, decoder, a, b, flags)                                           \

@@ -10,7 +10,8 @@
 
 void ltn_buf_init(struct ltn_buf *b, size_t max_bytes)
 {
-    *b = (struct ltn_buf){.max_bytes = max_bytes};
+    /* One byte is kept for the terminator, and sizes must not overflow on the way up. */
+    *b = (struct ltn_buf){.max_bytes = max_bytes < SIZE_MAX / 4 ? max_bytes : SIZE_MAX / 4};
 }
 
 void ltn_buf_done(struct ltn_buf *b)
@@ -64,6 +65,7 @@ static int make_room(struct ltn_buf *b, size_t n)
     }
     b->data = data;
     b->size = size;
+    b->data[b->len] = '\0'; /* holds also between a reserve and its commit */
     return 0;
 }
 

@@ -21,7 +21,7 @@ struct ltn_buf {
     int error;
 };
 
-/* Prepares an empty buffer that may hold max_bytes. Allocates nothing. */
+/* Prepares an empty buffer that may hold max_bytes (SIZE_MAX / 4 at most). Allocates nothing. */
 void ltn_buf_init(struct ltn_buf *b, size_t max_bytes);
 
 /* Frees the content. NULL is ignored. */
@@ -54,8 +54,8 @@ int ltn_buf_error(const struct ltn_buf *b);
 /* The content as a C string, "" when empty; owned by the buffer. */
 const char *ltn_buf_str(const struct ltn_buf *b);
 
-/* Hands the content over: the caller frees it with free(). The buffer is empty afterwards. NULL
- * when it was empty. */
+/* Hands the content over: the caller frees it with free(). The buffer is empty and without error
+ * afterwards. NULL when nothing was ever put in. */
 char *ltn_buf_steal(struct ltn_buf *b, size_t *ret_len);
 
 #endif /* LTN_BASE_BUF_H */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/err.h"
 #include "base/text.h"
 
 void ltn_json_init(struct ltn_json *j, struct ltn_buf *out)
@@ -35,6 +36,9 @@ static void open_level(struct ltn_json *j, char bracket)
 {
     before_value(j);
     (void)ltn_buf_putc(j->out, bracket);
+    if (j->depth >= LTN_JSON_MAX_DEPTH && j->out->error == 0) {
+        j->out->error = LTN_ERR_DEPTH;
+    }
     j->has_member[j->depth % LTN_JSON_MAX_DEPTH] = false;
     j->depth++;
 }

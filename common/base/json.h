@@ -13,7 +13,7 @@
 
 #include "base/buf.h"
 
-/* Deepest nesting a writer keeps track of. */
+/* Deepest nesting; going deeper sets LTN_ERR_DEPTH in the buffer. */
 #define LTN_JSON_MAX_DEPTH 32
 
 struct ltn_json {

@@ -99,27 +99,30 @@ static int grow(struct ltn_map *m)
 
 int ltn_map_put(struct ltn_map *m, const void *key, size_t key_len, void *value)
 {
+    uint64_t hash = hash_of(m, key, key_len);
+    if (m->len > 0) {
+        struct ltn_map_slot *old = &m->slots[locate(m, key, key_len, hash)];
+        if (old->value != NULL) {
+            old->value = value;
+            return 0;
+        }
+    }
+    if (m->len >= m->max_entries) {
+        return LTN_ERR_COUNT;
+    }
     if (m->slot_count == 0 || m->len + 1 > m->slot_count / 4 * 3) {
         int rc = grow(m);
         if (rc < 0) {
             return rc;
         }
     }
-    uint64_t hash = hash_of(m, key, key_len);
-    struct ltn_map_slot *s = &m->slots[locate(m, key, key_len, hash)];
-    if (s->value != NULL) {
-        s->value = value;
-        return 0;
-    }
-    if (m->len >= m->max_entries) {
-        return LTN_ERR_COUNT;
-    }
     void *copy = malloc(key_len == 0 ? 1 : key_len);
     if (copy == NULL) {
         return -ENOMEM;
     }
     memcpy(copy, key, key_len);
-    *s = (struct ltn_map_slot){.value = value, .key = copy, .key_len = key_len, .hash = hash};
+    m->slots[locate(m, key, key_len, hash)] =
+        (struct ltn_map_slot){.value = value, .key = copy, .key_len = key_len, .hash = hash};
     m->len++;
     return 0;
 }

@@ -33,7 +33,7 @@ void ltn_map_done(struct ltn_map *m, void (*free_value)(void *));
 void *ltn_map_get(const struct ltn_map *m, const void *key, size_t key_len);
 
 /* Sets the value under the key (value must not be NULL). 0, LTN_ERR_COUNT at the ceiling, -ENOMEM.
- */
+ * Replacing a value always succeeds. */
 int ltn_map_put(struct ltn_map *m, const void *key, size_t key_len, void *value) ltn_must_check;
 
 /* Removes the key and returns its value, or NULL when absent. */

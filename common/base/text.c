@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,7 +83,7 @@ bool ltn_parse_f64(const char *s, double *ret)
     char *end;
     errno = 0;
     double v = strtod(s, &end);
-    if (*end != '\0' || end == s) {
+    if (*end != '\0' || end == s || !isfinite(v) || strpbrk(s, "xX") != NULL) {
         return false;
     }
     *ret = v;
@@ -116,17 +117,28 @@ static bool unit_ns(const char *s, size_t n, uint64_t *ret)
     return false;
 }
 
+/* Length of the plain decimal number at s, such as 1 or 1.5; 0 when there is none. */
+static size_t decimal_len(const char *s)
+{
+    static const char digits[] = "0123456789";
+    size_t n = strspn(s, digits);
+    if (n > 0 && s[n] == '.') {
+        size_t fraction = strspn(s + n + 1, digits);
+        return fraction > 0 ? n + 1 + fraction : 0;
+    }
+    return n;
+}
+
 bool ltn_parse_duration_ns(const char *s, uint64_t *ret_ns)
 {
     uint64_t total = 0;
-    if (!isdigit((unsigned char)*s)) {
+    if (*s == '\0') {
         return false;
     }
     while (*s != '\0') {
         char *end;
-        errno = 0;
         double v = strtod(s, &end);
-        if (end == s || errno != 0 || !isdigit((unsigned char)*s)) {
+        if (end == s || end != s + decimal_len(s)) {
             return false;
         }
         size_t n = 0;
@@ -184,12 +196,19 @@ bool ltn_parse_size_bytes(const char *s, uint64_t *ret_bytes)
     return true;
 }
 
+/* C0, DEL and C1 (U+0080..U+009F), which terminals obey as well. */
+static bool is_control(const char *s, size_t len)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    return len == 1 ? p[0] < 0x20 || p[0] == 0x7f : len == 2 && p[0] == 0xc2 && p[1] < 0xa0;
+}
+
 void ltn_text_clean(char *dst, size_t size, const char *src, size_t src_len)
 {
     size_t out = 0;
     for (size_t i = 0; i < src_len && src[i] != '\0';) {
         size_t len = ltn_utf8_len(src + i, src_len - i);
-        bool bad = len == 0 || (len == 1 && ((unsigned char)src[i] < 0x20 || src[i] == 0x7f));
+        bool bad = len == 0 || is_control(src + i, len);
         size_t need = bad ? 1 : len;
         if (out + need >= size) {
             break;

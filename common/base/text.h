@@ -17,7 +17,7 @@ bool ltn_utf8_valid(const char *s, size_t n);
  * on success. */
 bool ltn_parse_u64(const char *s, uint64_t *ret);
 bool ltn_parse_i64(const char *s, int64_t *ret);
-bool ltn_parse_f64(const char *s, double *ret);
+bool ltn_parse_f64(const char *s, double *ret); /* decimal and finite: no "inf", "nan", "0x1p3" */
 
 /* "90s", "5m", "1h30m", "2d", "1w", "250ms"; a bare number is seconds. False when malformed or
  * above 292 years. */

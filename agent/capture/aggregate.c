@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "capture/aggregate.h"
+
+#include <bpf/bpf.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "capture/build.h"
+#include "capture/kernel_maps.h"
+#include "capture/procs.h"
+
+#define PROCS_MAX     8192
+#define CALLS_BATCH   1024
+#define CALLS_HOLD_NS (250 * LTN_NS_PER_MS)
+#define LOOP_WAIT_MS  100
+/* A call is slow when it takes this many times its op's 99th percentile, and longer than the floor.
+ */
+#define SLOW_FACTOR    2
+#define SLOW_FLOOR_NS  (20 * LTN_NS_PER_US)
+#define SLOW_MIN_CALLS 200
+
+struct ltn_aggregate {
+    struct ltn_aggregate_opts opts;
+    struct ltn_procs procs;
+    struct ltn_call_batch *calls;
+    uint64_t calls_since_ns;
+    uint64_t unix_minus_mono_ns;
+    struct ltn_gpu_view *gpu_view;
+    uint64_t window_start_ns;
+    uint64_t window_end_ns;
+    uint64_t slow[LTN_OP_COUNT];
+    pthread_t thread;
+    _Atomic int stop;
+    _Atomic uint32_t functions;
+    pthread_mutex_t stats_lock; /* guards shared */
+    struct ltn_aggregate_stats shared;
+    struct ltn_aggregate_stats stats; /* aggregate thread */
+};
+
+/* ---- records
+ * ----------------------------------------------------------------------------------------------------------------
+ */
+
+static void flush_calls(struct ltn_aggregate *a)
+{
+    struct ltn_call_batch *b = a->calls;
+    if (b == NULL || b->count == 0) {
+        return;
+    }
+    if (a->opts.sink.calls(a->opts.sink.ctx, b) == 0) {
+        a->calls = NULL;
+        return;
+    }
+    a->stats.batches_dropped++;
+    a->stats.calls_dropped += b->count;
+    b->count = 0;
+}
+
+static struct ltn_call *next_call(struct ltn_aggregate *a)
+{
+    if (a->calls != NULL && a->calls->count == a->calls->capacity) {
+        flush_calls(a);
+    }
+    if (a->calls == NULL) {
+        a->calls = malloc(sizeof(*a->calls) + CALLS_BATCH * sizeof(struct ltn_call));
+        if (a->calls == NULL) {
+            a->stats.calls_dropped++;
+            return NULL;
+        }
+        a->calls->count = 0;
+        a->calls->capacity = CALLS_BATCH;
+    }
+    if (a->calls->count == 0) {
+        a->calls_since_ns = ltn_now_mono_ns();
+    }
+    return &a->calls->calls[a->calls->count++];
+}
+
+/* Keeps a call for the sink. segment_ns, comm_id and sequence come from the longer kinds of record.
+ */
+static void keep_call(struct ltn_aggregate *a, const struct ltn_cap_proc *p,
+                      const struct ltn_event_call *e, uint64_t segment_ns, uint64_t comm_id,
+                      uint64_t sequence)
+{
+    struct ltn_call *c = a->opts.sink.calls != NULL ? next_call(a) : NULL;
+    if (c == NULL) {
+        return;
+    }
+    uint64_t off = e->off_cpu_ns < e->duration_ns ? e->off_cpu_ns : e->duration_ns;
+    uint64_t queued = e->run_queue_ns < off ? e->run_queue_ns : off;
+    *c = (struct ltn_call){
+        .time_ns = e->hdr.time_ns + a->unix_minus_mono_ns,
+        .duration_ns = e->duration_ns,
+        .on_cpu_ns = e->duration_ns - off,
+        .run_queue_ns = queued,
+        .blocked_ns = off - queued,
+        .bytes = e->bytes,
+        .handle = e->handle,
+        .comm_id = comm_id,
+        .sequence = sequence,
+        .segment_ns = segment_ns,
+        .pid = e->hdr.tgid,
+        .tid = e->hdr.tid,
+        .proc_start_ns = p->id.start_unix_ns,
+        .weight = e->weight,
+        .result = e->result,
+        .major_faults = e->major_faults,
+        .minor_faults = e->minor_faults,
+        .op = e->op,
+        .flags = e->flags,
+        .kind = (uint8_t)e->kind,
+    };
+}
+
+static void on_sync(struct ltn_aggregate *a, struct ltn_cap_proc *p, const struct ltn_event_sync *e)
+{
+    if (e->call.flags & LTN_CALL_PEERS) {
+        ltn_steps_add_wait(&p->steps);
+    }
+    keep_call(a, p, &e->call, e->segment_ns, 0, 0);
+}
+
+static void on_collective(struct ltn_aggregate *a, struct ltn_cap_proc *p,
+                          const struct ltn_event_collective *e)
+{
+    ltn_steps_add_collective(&p->steps, e->comm_id, e->call.op, e->count, e->data_type);
+    keep_call(a, p, &e->call, 0, e->comm_id, e->sequence);
+}
+
+static void on_process(struct ltn_aggregate *a, const struct ltn_event_process *e)
+{
+    struct ltn_cap_proc *p = ltn_procs_find(&a->procs, e->hdr.tgid);
+    if (p == NULL) {
+        return;
+    }
+    if (e->hdr.type == LTN_EVENT_EXEC) {
+        ltn_procs_identify(p);
+    } else if (e->hdr.type == LTN_EVENT_EXIT) {
+        p->ended = true;
+    }
+}
+
+static void on_record(struct ltn_aggregate *a, const unsigned char *data, size_t size)
+{
+    union {
+        struct ltn_event_hdr hdr;
+        struct ltn_event_call call;
+        struct ltn_event_sync sync;
+        struct ltn_event_collective collective;
+        struct ltn_event_comm comm;
+        struct ltn_event_process process;
+    } e;
+    static const size_t sizes[] = {
+        [LTN_EVENT_CALL] = sizeof(e.call),
+        [LTN_EVENT_SYNC] = sizeof(e.sync),
+        [LTN_EVENT_COLLECTIVE] = sizeof(e.collective),
+        [LTN_EVENT_COMM] = sizeof(e.comm),
+        [LTN_EVENT_EXEC] = sizeof(e.process),
+        [LTN_EVENT_EXIT] = sizeof(e.process),
+        [LTN_EVENT_FORK] = sizeof(e.process),
+        [LTN_EVENT_OOM] = sizeof(e.process),
+    };
+    memcpy(&e.hdr, data, sizeof(e.hdr));
+    if (e.hdr.type >= LTN_ARRAY_SIZE(sizes) || sizes[e.hdr.type] != size || size == 0) {
+        a->stats.unknown_records++;
+        return;
+    }
+    memcpy(&e, data, size);
+    if (e.hdr.type >= LTN_EVENT_EXEC) {
+        on_process(a, &e.process);
+        return;
+    }
+    struct ltn_cap_proc *p = e.call.op < LTN_OP_COUNT ? ltn_procs_get(&a->procs, e.hdr.tgid) : NULL;
+    if (p == NULL) {
+        a->stats.unknown_records++;
+        return;
+    }
+    switch (e.hdr.type) {
+    case LTN_EVENT_SYNC:
+        on_sync(a, p, &e.sync);
+        break;
+    case LTN_EVENT_COLLECTIVE:
+        on_collective(a, p, &e.collective);
+        break;
+    case LTN_EVENT_COMM:
+        keep_call(a, p, &e.call, 0, e.comm.comm_id, 0);
+        break;
+    default:
+        keep_call(a, p, &e.call, 0, 0, 0);
+        break;
+    }
+}
+
+static void on_batch(struct ltn_aggregate *a, const struct ltn_drain_batch *b)
+{
+    for (size_t at = 0; at + sizeof(struct ltn_event_hdr) <= b->len;) {
+        struct ltn_event_hdr hdr;
+        memcpy(&hdr, b->data + at, sizeof(hdr));
+        if (hdr.size < sizeof(hdr) || hdr.size > b->len - at) {
+            a->stats.unknown_records++;
+            return;
+        }
+        on_record(a, b->data + at, hdr.size);
+        at += ((size_t)hdr.size + 7) & ~(size_t)7;
+    }
+}
+
+/* ---- windows
+ * ----------------------------------------------------------------------------------------------------------------
+ */
+
+static void each_op(const void *key, const void *value, void *arg)
+{
+    ltn_procs_read_op(arg, key, value);
+}
+
+static void each_thread(const void *key, const void *value, void *arg)
+{
+    (void)key;
+    ltn_procs_read_thread(arg, value);
+}
+
+static void each_comm(const void *key, const void *value, void *arg)
+{
+    ltn_procs_read_comm(arg, key, value);
+}
+
+static void each_preemptor(const void *key, const void *value, void *arg)
+{
+    ltn_procs_read_preemptor(arg, key, value);
+}
+
+static void read_maps(struct ltn_aggregate *a)
+{
+    const struct ltn_probe_maps *m = &a->opts.maps;
+    struct ltn_procs *t = &a->procs;
+    int rc[] = {
+        ltn_kernel_map_each(m->op_stats, sizeof(struct ltn_op_key), sizeof(struct ltn_op_stats),
+                            each_op, t),
+        ltn_kernel_map_each(m->threads, sizeof(uint32_t), sizeof(struct ltn_thread_stats),
+                            each_thread, t),
+        ltn_kernel_map_each(m->comms, sizeof(struct ltn_comm_key), sizeof(struct ltn_comm_state),
+                            each_comm, t),
+        ltn_kernel_map_each(m->preemptors, sizeof(struct ltn_preemptor_key),
+                            sizeof(struct ltn_preemptor_stats), each_preemptor, t),
+    };
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(rc); i++) {
+        a->stats.read_errors += rc[i] < 0;
+    }
+}
+
+/* A process whose exit was not seen has no entry in /proc any more, or another one. */
+static void find_ended(struct ltn_aggregate *a)
+{
+    size_t pos = 0;
+    struct ltn_cap_proc *p;
+    while ((p = ltn_procs_next(&a->procs, &pos)) != NULL) {
+        struct ltn_proc now;
+        if (ltn_proc_read_stat((pid_t)p->tgid, &now) != 0 ||
+            (p->identified && now.start_ticks != p->id.start_ticks)) {
+            p->ended = true;
+        }
+    }
+}
+
+/* Takes an ended process out of the kernel's maps and out of the table. */
+static void forget(struct ltn_aggregate *a, struct ltn_cap_proc *p)
+{
+    const struct ltn_probe_maps *m = &a->opts.maps;
+    for (uint32_t i = 0; i < LTN_OP_COUNT; i++) {
+        struct ltn_op_key key = {.tgid = p->tgid, .op = i};
+        if (p->ops[i] != NULL) {
+            (void)bpf_map_delete_elem(m->op_stats, &key);
+        }
+    }
+    for (size_t i = 0; i < p->thread_count; i++) {
+        (void)bpf_map_delete_elem(m->threads, &p->threads[i].now.tid);
+    }
+    for (size_t i = 0; i < p->comm_count; i++) {
+        struct ltn_comm_key key = {.comm = p->comms[i].comm, .tgid = p->tgid};
+        (void)bpf_map_delete_elem(m->comms, &key);
+    }
+    for (size_t i = 0; i < p->preemptor_count; i++) {
+        struct ltn_preemptor_key key = {.tgid = p->tgid, .by_tgid = p->preemptors[i].by_tgid};
+        (void)bpf_map_delete_elem(m->preemptors, &key);
+    }
+    (void)bpf_map_delete_elem(m->processes, &p->tgid);
+    ltn_procs_drop(&a->procs, p->tgid);
+}
+
+static void forget_ended(struct ltn_aggregate *a)
+{
+    size_t pos = 0;
+    struct ltn_cap_proc *p;
+    while ((p = ltn_procs_next(&a->procs, &pos)) != NULL) {
+        if (p->ended) {
+            forget(a, p);
+            pos = 0; /* the walk does not survive a removal */
+        }
+    }
+}
+
+/* Lower edge of a histogram bucket in ns: the inverse of the kernel's index. */
+static uint64_t bucket_low_ns(unsigned i)
+{
+    if (i < 32) {
+        return i;
+    }
+    unsigned log = (i >> 4) + 3;
+    return (16ULL + (i & 15)) << (log - 4);
+}
+
+static uint64_t p99_ns(const uint64_t hist[LTN_HIST_BUCKETS], uint64_t total)
+{
+    uint64_t above = total / 100;
+    uint64_t sum = 0;
+    for (unsigned i = LTN_HIST_BUCKETS; i-- > 0;) {
+        sum += hist[i];
+        if (sum > above) {
+            return bucket_low_ns(i + 1);
+        }
+    }
+    return 0;
+}
+
+static void set_slow(struct ltn_aggregate *a)
+{
+    for (uint32_t op = 1; op < LTN_OP_COUNT; op++) {
+        uint64_t hist[LTN_HIST_BUCKETS] = {0};
+        uint64_t total = 0;
+        size_t pos = 0;
+        const struct ltn_cap_proc *p;
+        while ((p = ltn_procs_next(&a->procs, &pos)) != NULL) {
+            const struct ltn_proc_op *o = p->ops[op];
+            for (unsigned i = 0; o != NULL && i < LTN_HIST_BUCKETS; i++) {
+                hist[i] += o->hist[i];
+                total += o->hist[i];
+            }
+        }
+        if (total < SLOW_MIN_CALLS) {
+            continue;
+        }
+        uint64_t slow = p99_ns(hist, total) * SLOW_FACTOR;
+        slow = slow < SLOW_FLOOR_NS ? SLOW_FLOOR_NS : slow;
+        if (slow != a->slow[op] &&
+            bpf_map_update_elem(a->opts.maps.slow_ns, &op, &slow, BPF_ANY) == 0) {
+            a->slow[op] = slow;
+        }
+    }
+}
+
+static uint64_t own_rss_bytes(void)
+{
+    char text[128];
+    if (ltn_file_read_head("/proc/self/statm", text, sizeof(text)) < 0) {
+        return 0;
+    }
+    char *second = strchr(text, ' ');
+    char *end = second != NULL ? strchr(second + 1, ' ') : NULL;
+    uint64_t pages = 0;
+    if (end != NULL) {
+        *end = '\0';
+        (void)ltn_parse_u64(second + 1, &pages);
+    }
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static void fill_health(struct ltn_aggregate *a, struct ltn_agent_health *h)
+{
+    uint64_t seen[LTN_SEENS] = {0};
+    struct ltn_drain_stats drain = ltn_drain_stats(a->opts.drain);
+    a->stats.read_errors += ltn_kernel_counters(a->opts.maps.seen, seen, LTN_SEENS) < 0;
+    a->stats.read_errors += ltn_kernel_counters(a->opts.maps.drops, h->drops, LTN_DROPS) < 0;
+    h->calls_seen = seen[LTN_SEEN_CALLS];
+    h->records_emitted = seen[LTN_SEEN_EMITTED];
+    h->records_read = drain.read_total;
+    h->windows_dropped = a->stats.windows_dropped;
+    h->batches_dropped = a->stats.batches_dropped + drain.dropped_total;
+    h->map_bytes = a->opts.map_bytes;
+    h->cpu_seconds = (double)ltn_cpu_self_ns() / 1e9;
+    h->rss_bytes = own_rss_bytes();
+    h->traced_processes = (uint32_t)a->procs.by_tgid.len;
+    h->attached_probes = atomic_load(&a->functions);
+}
+
+static void share_stats(struct ltn_aggregate *a)
+{
+    a->stats.refused = a->procs.refused;
+    (void)pthread_mutex_lock(&a->stats_lock);
+    a->shared = a->stats;
+    (void)pthread_mutex_unlock(&a->stats_lock);
+}
+
+static void end_window(struct ltn_aggregate *a, uint64_t end_ns)
+{
+    struct ltn_gpu_view *view = NULL;
+    if (a->opts.gpu != NULL && a->gpu_view != NULL) {
+        view = a->gpu_view;
+        ltn_gpu_view(a->opts.gpu, view);
+    }
+    find_ended(a);
+    read_maps(a);
+    struct ltn_window *w = ltn_window_build(&a->procs, view, a->window_start_ns, end_ns);
+    a->stats.windows_total++;
+    if (w != NULL) {
+        fill_health(a, &w->health);
+    }
+    if (w == NULL || a->opts.sink.window(a->opts.sink.ctx, w) != 0) {
+        a->stats.windows_dropped++;
+        ltn_window_free(w);
+    }
+    if (a->opts.set_slow) {
+        set_slow(a);
+    }
+    ltn_procs_turn(&a->procs);
+    forget_ended(a);
+    a->window_start_ns = end_ns;
+    a->window_end_ns = (end_ns / a->opts.window_ns + 1) * a->opts.window_ns;
+    a->unix_minus_mono_ns = ltn_mono_to_unix_ns(0);
+    share_stats(a);
+}
+
+/* ---- thread
+ * -----------------------------------------------------------------------------------------------------------------
+ */
+
+static int wait_ms(const struct ltn_aggregate *a, uint64_t now_ns)
+{
+    uint64_t left_ms =
+        now_ns < a->window_end_ns ? (a->window_end_ns - now_ns) / LTN_NS_PER_MS + 1 : 0;
+    return left_ms < LOOP_WAIT_MS ? (int)left_ms : LOOP_WAIT_MS;
+}
+
+static void *run(void *arg)
+{
+    struct ltn_aggregate *a = arg;
+    a->window_start_ns = ltn_now_unix_ns();
+    a->window_end_ns = (a->window_start_ns / a->opts.window_ns + 1) * a->opts.window_ns;
+    a->unix_minus_mono_ns = ltn_mono_to_unix_ns(0);
+    struct ltn_drain_batch *b;
+    while (!atomic_load(&a->stop)) {
+        b = ltn_drain_next(a->opts.drain, wait_ms(a, ltn_now_unix_ns()));
+        if (b != NULL) {
+            on_batch(a, b);
+            ltn_drain_release(a->opts.drain, b);
+        }
+        if (a->calls != NULL && ltn_now_mono_ns() - a->calls_since_ns > CALLS_HOLD_NS) {
+            flush_calls(a);
+        }
+        uint64_t now_ns = ltn_now_unix_ns();
+        if (now_ns >= a->window_end_ns) {
+            /* After a pause (suspend, a starved node) the windows missed are one long one. */
+            end_window(a, now_ns / a->opts.window_ns * a->opts.window_ns);
+        }
+    }
+    while ((b = ltn_drain_next(a->opts.drain, 0)) != NULL) {
+        on_batch(a, b);
+        ltn_drain_release(a->opts.drain, b);
+    }
+    flush_calls(a);
+    end_window(a, ltn_now_unix_ns());
+    return NULL;
+}
+
+struct ltn_aggregate *ltn_aggregate_new(const struct ltn_aggregate_opts *opts)
+{
+    struct ltn_aggregate *a = calloc(1, sizeof(*a));
+    if (a == NULL) {
+        return NULL;
+    }
+    a->opts = *opts;
+    ltn_procs_init(&a->procs, PROCS_MAX);
+    (void)pthread_mutex_init(&a->stats_lock, NULL);
+    if (opts->gpu != NULL) {
+        a->gpu_view = calloc(1, sizeof(*a->gpu_view));
+        if (a->gpu_view == NULL) {
+            ltn_aggregate_free(a);
+            return NULL;
+        }
+    }
+    return a;
+}
+
+int ltn_aggregate_start(struct ltn_aggregate *a)
+{
+    int rc = pthread_create(&a->thread, NULL, run, a);
+    if (rc == 0) {
+        (void)pthread_setname_np(a->thread, "aggregate");
+    }
+    return -rc;
+}
+
+void ltn_aggregate_stop(struct ltn_aggregate *a)
+{
+    atomic_store(&a->stop, 1);
+    (void)pthread_join(a->thread, NULL);
+}
+
+void ltn_aggregate_free(struct ltn_aggregate *a)
+{
+    if (a == NULL) {
+        return;
+    }
+    ltn_procs_done(&a->procs);
+    (void)pthread_mutex_destroy(&a->stats_lock);
+    free(a->gpu_view);
+    free(a->calls);
+    free(a);
+}
+
+void ltn_aggregate_set_probes(struct ltn_aggregate *a, uint32_t functions)
+{
+    atomic_store(&a->functions, functions);
+}
+
+struct ltn_aggregate_stats ltn_aggregate_stats(struct ltn_aggregate *a)
+{
+    (void)pthread_mutex_lock(&a->stats_lock);
+    struct ltn_aggregate_stats s = a->shared;
+    (void)pthread_mutex_unlock(&a->stats_lock);
+    return s;
+}

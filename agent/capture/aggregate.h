@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Thread `aggregate`: decodes records, keeps the table of processes, and makes a window out of the
+ * kernel's counters at each multiple of the window length (of Unix time, so that the windows of all
+ * nodes are the same).
+ */
+#ifndef LTN_CAPTURE_AGGREGATE_H
+#define LTN_CAPTURE_AGGREGATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "capture/drain.h"
+#include "capture/window.h"
+#include "gpu/gpu.h"
+#include "probe/probes.h"
+
+/* Where windows and calls go; called on the aggregate thread. Both take ownership when they return
+ * 0; otherwise the item is freed here and counted. They must not wait. calls may be NULL: call
+ * records are then not kept. */
+struct ltn_capture_sink {
+    void *ctx;
+    int (*window)(void *ctx, struct ltn_window *w);
+    int (*calls)(void *ctx, struct ltn_call_batch *batch);
+};
+
+struct ltn_aggregate_opts {
+    struct ltn_probe_maps maps;
+    struct ltn_drain *drain; /* borrowed; already started */
+    struct ltn_gpu *gpu;     /* borrowed; NULL = no GPU information */
+    struct ltn_capture_sink sink;
+    uint64_t window_ns;
+    uint64_t map_bytes; /* for the health part of windows */
+    bool set_slow;      /* write the thresholds from which a call is worth a record */
+};
+
+struct ltn_aggregate;
+
+/* NULL when memory is out. Free with ltn_aggregate_free. */
+struct ltn_aggregate *ltn_aggregate_new(const struct ltn_aggregate_opts *opts) ltn_must_check;
+
+/* Starts the thread. 0 or -errno. */
+int ltn_aggregate_start(struct ltn_aggregate *a) ltn_must_check;
+
+/* Ends the thread. The drain thread must have stopped before, so that what it read last is still
+ * counted; a last, shorter window is made. */
+void ltn_aggregate_stop(struct ltn_aggregate *a);
+void ltn_aggregate_free(struct ltn_aggregate *a);
+
+/* How many functions are attached, for the health part of windows. Any thread. */
+void ltn_aggregate_set_probes(struct ltn_aggregate *a, uint32_t functions);
+
+struct ltn_aggregate_stats {
+    uint64_t windows_total;
+    uint64_t windows_dropped;
+    uint64_t batches_dropped;
+    uint64_t calls_dropped;
+    uint64_t unknown_records;
+    uint64_t refused; /* processes, threads, … over a ceiling */
+    uint64_t read_errors;
+};
+/* Any thread; the numbers are those of the end of the last window. */
+struct ltn_aggregate_stats ltn_aggregate_stats(struct ltn_aggregate *a);
+
+#endif /* LTN_CAPTURE_AGGREGATE_H */

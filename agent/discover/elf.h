@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Symbols of an ELF file by name, as file offsets ready for uprobes: many names in one pass. The
+ * file is hostile: it is read with pread (never mapped, so that cutting it short is harmless), with
+ * ceilings on counts and sizes. 64-bit little-endian files of x86-64 and arm64. One thread at a
+ * time per object.
+ */
+#ifndef LTN_DISCOVER_ELF_H
+#define LTN_DISCOVER_ELF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+
+#define LTN_ELF_BUILD_ID_BYTES 32
+#define LTN_ELF_SONAME_BYTES   64
+#define LTN_ELF_CODE_BYTES     16
+
+struct ltn_elf_info {
+    uint16_t machine; /* EM_X86_64 (62) or EM_AARCH64 (183) */
+    uint16_t type;    /* ET_DYN, ET_EXEC */
+    bool has_dynsym;
+    bool has_symtab;
+    size_t build_id_len;
+    uint8_t build_id[LTN_ELF_BUILD_ID_BYTES];
+    char soname[LTN_ELF_SONAME_BYTES]; /* cleaned, "" = none */
+};
+
+/* In: name. Out: the rest. */
+struct ltn_elf_sym {
+    const char *name; /* borrowed; plain, without "@VERSION" */
+    bool found;
+    bool weak;
+    bool local;           /* found in .symtab as a local symbol (static library inside) */
+    uint32_t alias_of;    /* index + 1 of the first entry with the same file offset; 0 = none */
+    uint64_t file_offset; /* st_value - p_vaddr + p_offset of its executable segment */
+    uint64_t size_bytes;  /* st_size, 0 = not said */
+    uint8_t code[LTN_ELF_CODE_BYTES]; /* first bytes at the function */
+    uint8_t code_len;                 /* 16, or less at the end of the segment */
+};
+
+struct ltn_elf;
+
+/* Opens a file by path or borrows a descriptor (which must stay open and is not moved) and reads
+ * its headers. 0, -errno, LTN_ERR_MALFORMED, LTN_ERR_UNSUPPORTED (other class, byte order or
+ * machine), LTN_ERR_COUNT, LTN_ERR_TOO_LARGE. Free with ltn_elf_free. */
+int ltn_elf_open(const char *path, struct ltn_elf **ret) ltn_must_check;
+int ltn_elf_open_fd(int fd, struct ltn_elf **ret) ltn_must_check;
+void ltn_elf_free(struct ltn_elf *elf);
+
+/* Owned by elf. */
+const struct ltn_elf_info *ltn_elf_info(const struct ltn_elf *elf);
+
+/* Which tables to look in. */
+#define LTN_ELF_DYNSYM 1u
+#define LTN_ELF_SYMTAB 2u
+
+/* Looks all names up in one pass over each table asked for; .dynsym wins over .symtab, global over
+ * local, and a name's default version over hidden ones. Only defined functions inside an executable
+ * segment count. A name that is not there is no error. 0, -errno, LTN_ERR_MALFORMED,
+ * LTN_ERR_TOO_LARGE (more symbols or names than the ceilings). */
+int ltn_elf_lookup(struct ltn_elf *elf, unsigned tables, struct ltn_elf_sym *syms,
+                   size_t count) ltn_must_check;
+
+#endif /* LTN_DISCOVER_ELF_H */

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/scope.h"
+
+#define GPU_INTERVAL_MS 1000
+#define GPU_BOX_MS      5000
+
+struct ltn_engine {
+    struct ltn_scanner *scanner;
+    struct ltn_probes *probes;
+    struct ltn_gpu *gpu;
+    struct ltn_drain *drain;
+    bool drain_runs;
+    struct ltn_aggregate *aggregate;
+    bool aggregate_runs;
+    bool by_pid;
+    uint64_t attach_failures;
+    struct ltn_errinfo last_failure;
+};
+
+static void on_lib_mapped(struct ltn_engine *e, const struct ltn_lib *lib)
+{
+    struct ltn_errinfo info = {0};
+    int rc = ltn_probes_attach(e->probes, lib, &info);
+    if (rc < 0 && strcmp(info.msg, e->last_failure.msg) != 0) {
+        e->attach_failures++;
+        e->last_failure = info;
+        ltn_log_warn("%s", info.msg);
+    }
+}
+
+static void trace_pid(struct ltn_engine *e, pid_t pid)
+{
+    int rc = e->by_pid ? ltn_probes_add_pid(e->probes, pid) : 0;
+    if (rc < 0) {
+        ltn_log_warn("process %d cannot be added to the traced ones: %s", (int)pid,
+                     ltn_err_str(rc));
+    }
+}
+
+static void on_scan(const struct ltn_scan_event *event, void *arg)
+{
+    struct ltn_engine *e = arg;
+    switch (event->kind) {
+    case LTN_SCAN_PROC_NEW:
+        trace_pid(e, event->proc->pid);
+        break;
+    case LTN_SCAN_PROC_GONE:
+        if (e->by_pid) {
+            (void)ltn_probes_del_pid(e->probes, event->proc->pid);
+        }
+        break;
+    case LTN_SCAN_LIB_MAPPED:
+        on_lib_mapped(e, event->lib);
+        break;
+    case LTN_SCAN_LIB_GONE:
+        ltn_probes_detach(e->probes, event->lib->id);
+        break;
+    default:
+        break;
+    }
+}
+
+static void attach_given(struct ltn_engine *e, const struct ltn_engine_opts *o)
+{
+    for (size_t i = 0; i < o->lib_count; i++) {
+        struct ltn_lib *lib = NULL;
+        int rc = ltn_libs_give(ltn_scanner_libs(e->scanner), o->libs[i], &lib);
+        if (rc < 0) {
+            ltn_log_warn("--cuda-lib %s: %s", o->libs[i], ltn_err_str(rc));
+        } else {
+            on_lib_mapped(e, lib);
+        }
+    }
+}
+
+static int open_probes(struct ltn_engine *e, const struct ltn_engine_opts *o,
+                       struct ltn_scope *scope, struct ltn_errinfo *info)
+{
+    struct ltn_probes_opts p = {
+        .ring_bytes = o->ring_bytes,
+        .sample_every = o->sample_every,
+        .force_kind = o->force_kind,
+        .kind = o->kind,
+        .no_sched = o->no_sched,
+    };
+    if (scope->pid_count > 0) {
+        p.scope_mode |= LTN_TRACE_PIDS;
+        e->by_pid = true;
+    }
+    if (scope->by_uid) {
+        p.scope_mode |= LTN_TRACE_UID;
+        p.scope_uid = scope->uid;
+    }
+    if (o->cgroup != NULL && o->cgroup[0] != '\0') {
+        struct ltn_cgroup_ref ref;
+        int rc = ltn_cgroup_resolve(o->cgroup, &ref, info);
+        if (rc < 0) {
+            return rc;
+        }
+        memcpy(scope->cgroup_path, ref.path, sizeof(scope->cgroup_path));
+        p.scope_mode |= LTN_TRACE_CGROUP;
+        p.scope_cgroup_id = ref.id;
+        p.scope_cgroup_level = ref.level;
+    }
+    return ltn_probes_new(&p, &e->probes, info);
+}
+
+static struct ltn_gpu *open_gpu(void)
+{
+    struct ltn_gpu_provider provider;
+    if (ltn_gpu_nvml_provider(NULL, &provider) != 0) {
+        return NULL;
+    }
+    return ltn_gpu_new(&provider, GPU_INTERVAL_MS, GPU_BOX_MS);
+}
+
+static int start_threads(struct ltn_engine *e, const struct ltn_engine_opts *o,
+                         struct ltn_errinfo *info)
+{
+    struct ltn_probes_info probes;
+    ltn_probes_info(e->probes, &probes);
+    struct ltn_probe_maps maps = ltn_probes_maps(e->probes);
+    e->gpu = o->no_gpu ? NULL : open_gpu();
+    e->drain = ltn_drain_new(maps.calls, maps.critical);
+    if (e->drain == NULL) {
+        return ltn_errinfo_set(info, -ENOMEM, "cannot map the ring buffers: out of memory");
+    }
+    struct ltn_aggregate_opts a = {
+        .maps = maps,
+        .drain = e->drain,
+        .gpu = e->gpu,
+        .sink = o->sink,
+        .window_ns = o->window_ns,
+        .map_bytes = probes.map_bytes,
+        .set_slow = true,
+    };
+    e->aggregate = ltn_aggregate_new(&a);
+    if (e->aggregate == NULL) {
+        return ltn_errinfo_set(info, -ENOMEM, "out of memory");
+    }
+    int rc = ltn_drain_start(e->drain);
+    e->drain_runs = rc == 0;
+    if (rc == 0) {
+        rc = ltn_aggregate_start(e->aggregate);
+        e->aggregate_runs = rc == 0;
+    }
+    return rc < 0 ? ltn_errinfo_set(info, rc, "cannot start a thread: %s", ltn_err_str(rc)) : 0;
+}
+
+int ltn_engine_start(const struct ltn_engine_opts *opts, struct ltn_engine **ret,
+                     struct ltn_errinfo *info)
+{
+    struct ltn_engine *e = calloc(1, sizeof(*e));
+    if (e == NULL) {
+        return ltn_errinfo_set(info, -ENOMEM, "out of memory");
+    }
+    struct ltn_scope scope = opts->scope;
+    int rc = open_probes(e, opts, &scope, info);
+    if (rc == 0) {
+        e->scanner = ltn_scanner_new(&scope);
+        rc = e->scanner == NULL ? ltn_errinfo_set(info, -ENOMEM, "out of memory") : 0;
+    }
+    if (rc == 0) {
+        rc = start_threads(e, opts, info);
+    }
+    if (rc < 0) {
+        ltn_engine_stop(e);
+        return rc;
+    }
+    for (size_t i = 0; i < scope.pid_count; i++) {
+        trace_pid(e, scope.pids[i]);
+    }
+    attach_given(e, opts);
+    ltn_engine_tick(e);
+    *ret = e;
+    return 0;
+}
+
+void ltn_engine_tick(struct ltn_engine *e)
+{
+    int rc = ltn_scanner_scan(e->scanner, ltn_now_mono_ns(), on_scan, e);
+    if (rc < 0) {
+        ltn_log_warn("cannot list /proc: %s", ltn_err_str(rc));
+    }
+    struct ltn_probes_info probes;
+    ltn_probes_info(e->probes, &probes);
+    ltn_aggregate_set_probes(e->aggregate, (uint32_t)probes.functions);
+}
+
+void ltn_engine_stop(struct ltn_engine *e)
+{
+    if (e == NULL) {
+        return;
+    }
+    if (e->drain_runs) {
+        ltn_drain_stop(e->drain);
+    }
+    if (e->aggregate_runs) {
+        ltn_aggregate_stop(e->aggregate);
+    }
+    ltn_aggregate_free(e->aggregate);
+    ltn_drain_free(e->drain);
+    ltn_probes_free(e->probes);
+    ltn_scanner_free(e->scanner);
+    (void)ltn_gpu_free(e->gpu);
+    free(e);
+}
+
+const struct ltn_probes *ltn_engine_probes(const struct ltn_engine *e)
+{
+    return e->probes;
+}
+
+struct ltn_scanner *ltn_engine_scanner(struct ltn_engine *e)
+{
+    return e->scanner;
+}
+
+void ltn_engine_stats(struct ltn_engine *e, struct ltn_engine_stats *ret)
+{
+    *ret = (struct ltn_engine_stats){
+        .aggregate = ltn_aggregate_stats(e->aggregate),
+        .drain = ltn_drain_stats(e->drain),
+        .attach_failures = e->attach_failures,
+    };
+    memcpy(ret->last_attach_failure, e->last_failure.msg, sizeof(ret->last_attach_failure));
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The agent's engine: finds the processes and libraries in scope, keeps the probes attached, and
+ * runs the drain and aggregate threads. All functions belong to the main thread.
+ */
+#ifndef LTN_ENGINE_ENGINE_H
+#define LTN_ENGINE_ENGINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "capture/aggregate.h"
+#include "discover/scan.h"
+#include "gpu/gpu.h"
+#include "probe/probes.h"
+
+struct ltn_engine_opts {
+    struct ltn_scope scope;  /* cgroup_path is filled in from cgroup */
+    const char *cgroup;      /* as the user wrote it; NULL or "" = no condition */
+    const char *const *libs; /* files named by the user */
+    size_t lib_count;
+    uint64_t window_ns;
+    uint32_t ring_bytes;   /* 0 = default */
+    uint32_t sample_every; /* struct ltn_bpf_config */
+    bool force_kind;
+    enum ltn_link_kind kind;
+    bool no_sched;
+    bool no_gpu;
+    struct ltn_capture_sink sink;
+};
+
+struct ltn_engine;
+
+/* Loads, attaches and starts. 0 or a negative code with the reason and what to do in *info. */
+int ltn_engine_start(const struct ltn_engine_opts *opts, struct ltn_engine **ret,
+                     struct ltn_errinfo *info) ltn_must_check;
+
+/* To be called every second: looks for new processes and libraries. */
+void ltn_engine_tick(struct ltn_engine *e);
+
+/* Stops the threads (a last window is made), detaches and frees. NULL is ignored. */
+void ltn_engine_stop(struct ltn_engine *e);
+
+/* What is known; owned by the engine, read between two calls of tick. */
+const struct ltn_probes *ltn_engine_probes(const struct ltn_engine *e);
+struct ltn_scanner *ltn_engine_scanner(struct ltn_engine *e);
+
+struct ltn_engine_stats {
+    struct ltn_aggregate_stats aggregate;
+    struct ltn_drain_stats drain;
+    uint64_t attach_failures;
+    char last_attach_failure[LTN_ERRINFO_BYTES]; /* "" = none */
+};
+void ltn_engine_stats(struct ltn_engine *e, struct ltn_engine_stats *ret);
+
+#endif /* LTN_ENGINE_ENGINE_H */

@@ -1,0 +1,576 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "probe/probes.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/map.h"
+#include "base/text.h"
+#include "bpf/event.h"
+#include "discover/elf.h"
+#include "probe/ops.h"
+#include "probe/tracepoint.h"
+
+#include "agent.skel.h"
+
+#define MAX_FILES        1024
+#define SYMBOLS_MAX      512
+#define NOTE_BYTES       1024
+#define DEFAULT_RING     (4U * 1024 * 1024)
+#define WAKE_AT_FRACTION 4   /* user space is woken when the ring is a quarter full */
+#define PERF_LINKS_MAX   512 /* closing one takes about 100 ms */
+
+/* One file with its links. */
+struct attached {
+    uint32_t lib_id;
+    int link_fds[2];
+    struct bpf_link **perf_links;
+    size_t perf_link_count;
+    struct ltn_probe_site *sites;
+    size_t site_count;
+};
+
+struct ltn_probes {
+    struct agent *skel;
+    enum ltn_link_kind kind;
+    bool sched;
+    struct attached files[MAX_FILES];
+    size_t file_count;
+    struct ltn_buf note;
+    uint64_t map_bytes;
+};
+
+/* ---- loading
+ * ----------------------------------------------------------------------------------------------------------------
+ */
+
+static int quiet(enum libbpf_print_level level, const char *fmt, va_list ap)
+{
+    (void)level;
+    (void)fmt;
+    (void)ap;
+    return 0;
+}
+
+/* What an errno of a failed load means for the user. */
+static const char *load_advice(int rc)
+{
+    switch (rc) {
+    case -EPERM:
+        return "CAP_BPF and CAP_PERFMON are needed (or root), and the container's seccomp profile "
+               "must allow bpf()";
+    case -EACCES:
+        return "the kernel's verifier refused the program; please report it with the kernel "
+               "version";
+    case -ENOMEM:
+        return "the memory limit of the container is too small for the maps";
+    case -ESRCH:
+    case -ENOENT:
+        return "the kernel has no type information; /sys/kernel/btf/vmlinux must exist "
+               "(CONFIG_DEBUG_INFO_BTF)";
+    default:
+        return "see `lanterne check`";
+    }
+}
+
+static void choose_programs(struct agent *skel, enum ltn_link_kind kind, bool sched)
+{
+    bool session = kind == LTN_LINK_SESSION;
+    enum bpf_attach_type type = (enum bpf_attach_type)ltn_link_attach_type(kind);
+    (void)bpf_program__set_autoload(skel->progs.call_session, session);
+    (void)bpf_program__set_autoload(skel->progs.call_enter, !session);
+    (void)bpf_program__set_autoload(skel->progs.call_return, !session);
+    (void)bpf_program__set_autoload(skel->progs.on_sched_switch, sched);
+    if (kind != LTN_LINK_PERF) {
+        (void)bpf_program__set_expected_attach_type(skel->progs.call_session, type);
+        (void)bpf_program__set_expected_attach_type(skel->progs.call_enter, type);
+        (void)bpf_program__set_expected_attach_type(skel->progs.call_return, type);
+    }
+}
+
+static void fill_config(struct agent *skel, const struct ltn_probes_opts *o, bool sched)
+{
+    uint32_t ring = o->ring_bytes == 0 ? DEFAULT_RING : o->ring_bytes;
+    skel->rodata->config = (struct ltn_bpf_config){
+        .scope_cgroup = o->scope_cgroup_id,
+        .scope_cgroup_level = o->scope_cgroup_level,
+        .scope_uid = o->scope_uid,
+        .scope_mode = o->scope_mode,
+        .sample_every = o->sample_every,
+        .wake_bytes = ring / WAKE_AT_FRACTION,
+    };
+    skel->rodata->have_sched = sched;
+    skel->rodata->mark_victim_is_pid = ltn_tracepoint_arg_count("mark_victim") == 1;
+    (void)bpf_map__set_max_entries(skel->maps.calls, ring);
+}
+
+static int load_as(const struct ltn_probes_opts *o, enum ltn_link_kind kind, bool sched,
+                   struct agent **ret)
+{
+    struct agent *skel = agent__open();
+    if (skel == NULL) {
+        return errno != 0 ? -errno : -ENOMEM;
+    }
+    choose_programs(skel, kind, sched);
+    fill_config(skel, o, sched);
+    int rc = agent__load(skel);
+    if (rc < 0) {
+        agent__destroy(skel);
+        return rc;
+    }
+    *ret = skel;
+    return 0;
+}
+
+/* Does the kernel make a link of this kind for the loaded program? Asked with a path that is no
+ * file: EBADF means it got as far as looking at it. */
+static bool kind_works(struct agent *skel, enum ltn_link_kind kind)
+{
+    if (kind == LTN_LINK_PERF) {
+        return true;
+    }
+    struct bpf_program *prog =
+        kind == LTN_LINK_SESSION ? skel->progs.call_session : skel->progs.call_enter;
+    const struct ltn_link_site site = {.offset_bytes = 0};
+    int dir = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0) {
+        return false;
+    }
+    int rc = ltn_link_create(bpf_program__fd(prog), kind, dir, &site, 1, false);
+    if (rc >= 0) {
+        (void)close(rc);
+    }
+    (void)close(dir);
+    return rc == -EBADF;
+}
+
+static void add_note(struct ltn_probes *p, const char *what, int rc)
+{
+    (void)ltn_buf_printf(&p->note, "%s%s: %s", p->note.len > 0 ? "; " : "", what, ltn_err_str(rc));
+}
+
+/* Goes down the ladder of link kinds, and without the scheduler program where that one is refused.
+ */
+static int load_best(struct ltn_probes *p, const struct ltn_probes_opts *o)
+{
+    static const enum ltn_link_kind ladder[] = {LTN_LINK_SESSION, LTN_LINK_MULTI, LTN_LINK_PERF};
+    int rc = -EINVAL;
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(ladder); i++) {
+        if (o->force_kind && ladder[i] != o->kind) {
+            continue;
+        }
+        bool sched = !o->no_sched;
+        rc = load_as(o, ladder[i], sched, &p->skel);
+        if (rc < 0 && sched) {
+            int first = rc;
+            sched = false;
+            rc = load_as(o, ladder[i], sched, &p->skel);
+            if (rc == 0) {
+                add_note(p, "sched_switch", first);
+            }
+        }
+        if (rc == 0 && kind_works(p->skel, ladder[i])) {
+            p->kind = ladder[i];
+            p->sched = sched;
+            return 0;
+        }
+        if (rc == 0) {
+            agent__destroy(p->skel);
+            p->skel = NULL;
+            rc = -EOPNOTSUPP;
+        }
+    }
+    return rc;
+}
+
+static void attach_optional(struct ltn_probes *p, struct bpf_program *prog, const char *name,
+                            struct bpf_link **ret)
+{
+    *ret = bpf_program__attach(prog);
+    if (*ret == NULL) {
+        add_note(p, name, -errno);
+    }
+}
+
+static void attach_tracepoints(struct ltn_probes *p)
+{
+    struct agent *s = p->skel;
+    if (p->sched) {
+        attach_optional(p, s->progs.on_sched_switch, "sched_switch", &s->links.on_sched_switch);
+    }
+    attach_optional(p, s->progs.on_exec, "sched_process_exec", &s->links.on_exec);
+    attach_optional(p, s->progs.on_exit, "sched_process_exit", &s->links.on_exit);
+    attach_optional(p, s->progs.on_fork, "sched_process_fork", &s->links.on_fork);
+    attach_optional(p, s->progs.on_oom, "mark_victim", &s->links.on_oom);
+}
+
+/* Bytes the kernel says a map takes, from its fdinfo. */
+static uint64_t map_memory_bytes(int fd)
+{
+    char path[64];
+    char text[1024];
+    (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+    if (ltn_file_read_head(path, text, sizeof(text)) < 0) {
+        return 0;
+    }
+    const char *at = strstr(text, "memlock:");
+    uint64_t bytes = 0;
+    if (at != NULL) {
+        at += strlen("memlock:");
+        at += strspn(at, " \t");
+        char number[24] = {0};
+        (void)memcpy(number, at, strspn(at, "0123456789") < 23 ? strspn(at, "0123456789") : 23);
+        (void)ltn_parse_u64(number, &bytes);
+    }
+    return bytes;
+}
+
+static uint64_t all_map_bytes(const struct agent *skel)
+{
+    uint64_t sum = 0;
+    struct bpf_map *map;
+    bpf_object__for_each_map(map, skel->obj)
+    {
+        int fd = bpf_map__fd(map);
+        if (fd >= 0) {
+            sum += map_memory_bytes(fd);
+        }
+    }
+    return sum;
+}
+
+int ltn_probes_new(const struct ltn_probes_opts *opts, struct ltn_probes **ret,
+                   struct ltn_errinfo *info)
+{
+    struct ltn_probes *p = calloc(1, sizeof(*p));
+    if (p == NULL) {
+        return ltn_errinfo_set(info, -ENOMEM, "out of memory");
+    }
+    ltn_buf_init(&p->note, NOTE_BYTES);
+    (void)libbpf_set_print(quiet);
+    int rc = load_best(p, opts);
+    if (rc < 0) {
+        (void)ltn_errinfo_set(info, rc, "cannot load the kernel programs: %s; %s", ltn_err_str(rc),
+                              load_advice(rc));
+        ltn_probes_free(p);
+        return rc;
+    }
+    attach_tracepoints(p);
+    p->map_bytes = all_map_bytes(p->skel);
+    *ret = p;
+    return 0;
+}
+
+/* ---- attaching
+ * --------------------------------------------------------------------------------------------------------------
+ */
+
+static void release(struct attached *a)
+{
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(a->link_fds); i++) {
+        if (a->link_fds[i] >= 0) {
+            (void)close(a->link_fds[i]);
+        }
+    }
+    for (size_t i = 0; i < a->perf_link_count; i++) {
+        (void)bpf_link__destroy(a->perf_links[i]);
+    }
+    free(a->perf_links);
+    free(a->sites);
+}
+
+void ltn_probes_free(struct ltn_probes *p)
+{
+    if (p == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < p->file_count; i++) {
+        release(&p->files[i]);
+    }
+    agent__destroy(p->skel);
+    ltn_buf_done(&p->note);
+    free(p);
+}
+
+static bool wanted(const struct ltn_lib *lib, enum ltn_op_library library)
+{
+    switch (lib->kind) {
+    case LTN_LIB_CUDART:
+        return library == LTN_OP_LIB_CUDART;
+    case LTN_LIB_CUDA:
+        return library == LTN_OP_LIB_CUDA_DRIVER;
+    case LTN_LIB_NCCL:
+        return library == LTN_OP_LIB_NCCL;
+    case LTN_LIB_EMBEDDED:
+        return ((lib->embeds & LTN_EMBEDS_CUDART) && library == LTN_OP_LIB_CUDART) ||
+               ((lib->embeds & LTN_EMBEDS_NCCL) && library == LTN_OP_LIB_NCCL);
+    default:
+        return false;
+    }
+}
+
+/* Names of the functions this file may export, in *ops the op of each. Returns the count. */
+static size_t collect_names(const struct ltn_lib *lib, struct ltn_elf_sym *syms, uint16_t *ops)
+{
+    size_t all;
+    const struct ltn_op_symbol *table = ltn_op_symbols(&all);
+    size_t count = 0;
+    for (size_t i = 0; i < all && count < SYMBOLS_MAX; i++) {
+        if (wanted(lib, table[i].library)) {
+            syms[count] = (struct ltn_elf_sym){.name = table[i].symbol};
+            ops[count++] = table[i].op;
+        }
+    }
+    return count;
+}
+
+/* Turns found symbols into sites; aliases of one address and functions that refuse a probe are left
+ * out. */
+static size_t pick_sites(const struct ltn_elf_sym *syms, const uint16_t *ops, size_t count,
+                         uint16_t machine, uint32_t lib_id, struct ltn_probe_site *sites,
+                         struct ltn_link_site *links)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!syms[i].found || syms[i].alias_of != 0) {
+            continue;
+        }
+        struct ltn_site site = ltn_site_pick(syms[i].code, syms[i].code_len, machine);
+        if (site.kind == LTN_SITE_REFUSED) {
+            continue;
+        }
+        sites[n] = (struct ltn_probe_site){
+            .lib_id = lib_id, .op = ops[i], .symbol = syms[i].name, .site = site};
+        links[n] = (struct ltn_link_site){.offset_bytes = syms[i].file_offset + site.delta_bytes,
+                                          .cookie = ltn_op_get(ops[i])->cookie};
+        n++;
+    }
+    return n;
+}
+
+static int attach_perf(struct ltn_probes *p, struct attached *a, int fd,
+                       const struct ltn_link_site *links, size_t count)
+{
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    a->perf_links = calloc(count * 2, sizeof(struct bpf_link *));
+    if (a->perf_links == NULL) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < count * 2 && a->perf_link_count < PERF_LINKS_MAX; i++) {
+        /* Returns first: a call must never be seen to begin without its end being watched. */
+        bool at_return = i < count;
+        const struct ltn_link_site *at = &links[i % count];
+        LIBBPF_OPTS(bpf_uprobe_opts, opts, .retprobe = at_return, .bpf_cookie = at->cookie);
+        struct bpf_program *prog =
+            at_return ? p->skel->progs.call_return : p->skel->progs.call_enter;
+        struct bpf_link *link =
+            bpf_program__attach_uprobe_opts(prog, -1, path, (size_t)at->offset_bytes, &opts);
+        if (link == NULL) {
+            return -errno;
+        }
+        a->perf_links[a->perf_link_count++] = link;
+    }
+    return 0;
+}
+
+static int attach_links(struct ltn_probes *p, struct attached *a, int fd,
+                        const struct ltn_link_site *links, size_t count)
+{
+    if (p->kind == LTN_LINK_PERF) {
+        return attach_perf(p, a, fd, links, count);
+    }
+    int rc;
+    if (p->kind == LTN_LINK_SESSION) {
+        rc = ltn_link_create(bpf_program__fd(p->skel->progs.call_session), p->kind, fd, links,
+                             count, false);
+        if (rc >= 0) {
+            a->link_fds[0] = rc;
+        }
+        return rc < 0 ? rc : 0;
+    }
+    rc = ltn_link_create(bpf_program__fd(p->skel->progs.call_return), p->kind, fd, links, count,
+                         true);
+    if (rc < 0) {
+        return rc;
+    }
+    a->link_fds[0] = rc;
+    rc = ltn_link_create(bpf_program__fd(p->skel->progs.call_enter), p->kind, fd, links, count,
+                         false);
+    if (rc >= 0) {
+        a->link_fds[1] = rc;
+    }
+    return rc < 0 ? rc : 0;
+}
+
+static struct attached *find_file(struct ltn_probes *p, uint32_t lib_id)
+{
+    for (size_t i = 0; i < p->file_count; i++) {
+        if (p->files[i].lib_id == lib_id) {
+            return &p->files[i];
+        }
+    }
+    return NULL;
+}
+
+/* Is this file covered by the probes on its twin? A breakpoint where we would put one says so. */
+static bool covered_by_twin(struct ltn_probes *p, const struct ltn_lib *lib, uint64_t offset_bytes)
+{
+    return lib->twin_id != 0 && find_file(p, lib->twin_id) != NULL && lib->user_count > 0 &&
+           ltn_lib_is_probed(lib, lib->users[0].pid, offset_bytes) == 1;
+}
+
+struct lookup {
+    struct ltn_elf_sym syms[SYMBOLS_MAX];
+    uint16_t ops[SYMBOLS_MAX];
+    struct ltn_link_site links[SYMBOLS_MAX];
+};
+
+static int attach_open_file(struct ltn_probes *p, const struct ltn_lib *lib, int fd,
+                            struct lookup *l)
+{
+    struct ltn_elf *elf = NULL;
+    int rc = ltn_elf_open_fd(fd, &elf);
+    if (rc < 0) {
+        return rc;
+    }
+    size_t count = collect_names(lib, l->syms, l->ops);
+    unsigned tables =
+        lib->kind == LTN_LIB_EMBEDDED ? LTN_ELF_DYNSYM | LTN_ELF_SYMTAB : LTN_ELF_DYNSYM;
+    rc = ltn_elf_lookup(elf, tables, l->syms, count);
+    struct attached a = {.lib_id = lib->id, .link_fds = {-1, -1}};
+    if (rc == 0) {
+        a.sites = calloc(count + 1, sizeof(*a.sites));
+        rc = a.sites == NULL ? -ENOMEM : 0;
+    }
+    if (rc == 0) {
+        a.site_count = pick_sites(l->syms, l->ops, count, ltn_elf_info(elf)->machine, lib->id,
+                                  a.sites, l->links);
+        if (a.site_count > 0 && !covered_by_twin(p, lib, l->links[0].offset_bytes)) {
+            rc = attach_links(p, &a, fd, l->links, a.site_count);
+        }
+    }
+    ltn_elf_free(elf);
+    if (rc < 0) {
+        release(&a);
+        return rc;
+    }
+    p->files[p->file_count++] = a;
+    return (int)a.site_count;
+}
+
+int ltn_probes_attach(struct ltn_probes *p, const struct ltn_lib *lib, struct ltn_errinfo *info)
+{
+    struct attached *known = find_file(p, lib->id);
+    if (known != NULL) {
+        return (int)known->site_count;
+    }
+    if (p->file_count == MAX_FILES) {
+        return ltn_errinfo_set(info, LTN_ERR_COUNT, "%s: already attached to %d files", lib->path,
+                               MAX_FILES);
+    }
+    int fd = ltn_lib_open(lib);
+    if (fd < 0) {
+        return ltn_errinfo_set(info, fd, "cannot open %s: %s", lib->path, ltn_err_str(fd));
+    }
+    struct lookup *l = malloc(sizeof(*l));
+    int rc = l == NULL ? -ENOMEM : attach_open_file(p, lib, fd, l);
+    free(l);
+    (void)close(fd);
+    if (rc == -EACCES && p->kind == LTN_LINK_PERF) {
+        return ltn_errinfo_set(info, rc,
+                               "cannot attach to %s: this kernel needs CAP_SYS_ADMIN for uprobes, "
+                               "or Linux 6.6 or later with CAP_BPF and CAP_PERFMON",
+                               lib->path);
+    }
+    if (rc < 0) {
+        return ltn_errinfo_set(info, rc, "cannot attach to %s: %s", lib->path, ltn_err_str(rc));
+    }
+    return rc;
+}
+
+void ltn_probes_detach(struct ltn_probes *p, uint32_t lib_id)
+{
+    struct attached *a = find_file(p, lib_id);
+    if (a == NULL) {
+        return;
+    }
+    release(a);
+    *a = p->files[--p->file_count];
+}
+
+int ltn_probes_add_pid(struct ltn_probes *p, pid_t pid)
+{
+    uint32_t key = (uint32_t)pid;
+    uint32_t one = 1;
+    int fd = bpf_map__fd(p->skel->maps.scope_tgids);
+    return bpf_map_update_elem(fd, &key, &one, BPF_ANY) == 0 ? 0 : -errno;
+}
+
+int ltn_probes_del_pid(struct ltn_probes *p, pid_t pid)
+{
+    uint32_t key = (uint32_t)pid;
+    int fd = bpf_map__fd(p->skel->maps.scope_tgids);
+    return bpf_map_delete_elem(fd, &key) == 0 ? 0 : -errno;
+}
+
+/* ---- looking
+ * ---------------------------------------------------------------------------------------------------------------
+ */
+
+struct ltn_probe_maps ltn_probes_maps(const struct ltn_probes *p)
+{
+    const struct agent *s = p->skel;
+    return (struct ltn_probe_maps){
+        .op_stats = bpf_map__fd(s->maps.op_stats),
+        .threads = bpf_map__fd(s->maps.threads),
+        .in_flight = bpf_map__fd(s->maps.in_flight),
+        .processes = bpf_map__fd(s->maps.processes),
+        .comms = bpf_map__fd(s->maps.comms),
+        .preemptors = bpf_map__fd(s->maps.preemptors),
+        .slow_ns = bpf_map__fd(s->maps.slow_ns),
+        .calls = bpf_map__fd(s->maps.calls),
+        .critical = bpf_map__fd(s->maps.critical),
+        .drops = bpf_map__fd(s->maps.drops),
+        .seen = bpf_map__fd(s->maps.seen),
+    };
+}
+
+void ltn_probes_info(const struct ltn_probes *p, struct ltn_probes_info *ret)
+{
+    *ret = (struct ltn_probes_info){.kind = p->kind, .sched = p->sched, .map_bytes = p->map_bytes};
+    ret->files = p->file_count;
+    for (size_t i = 0; i < p->file_count; i++) {
+        const struct attached *a = &p->files[i];
+        ret->functions += a->site_count;
+        for (size_t k = 0; k < a->site_count; k++) {
+            ret->single_stepped += a->sites[k].site.kind == LTN_SITE_SINGLE_STEPPED;
+        }
+    }
+}
+
+const struct ltn_probe_site *ltn_probes_next(const struct ltn_probes *p, size_t *pos)
+{
+    size_t at = (*pos)++;
+    for (size_t i = 0; i < p->file_count; i++) {
+        if (at < p->files[i].site_count) {
+            return &p->files[i].sites[at];
+        }
+        at -= p->files[i].site_count;
+    }
+    return NULL;
+}
+
+const char *ltn_probes_note(const struct ltn_probes *p)
+{
+    return ltn_buf_str(&p->note);
+}

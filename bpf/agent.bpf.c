@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* The one object the agent loads: the families share maps, so they are one translation unit. */
+#include "bpf/calls.bpf.c"
+#include "bpf/sched.bpf.c"
+#include "bpf/process.bpf.c"
+
+char ltn_license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Accounts the last stay off the CPU of a traced task: run queue or blocked, by what, and who ran
+ * meanwhile. */
+#ifndef LTN_BPF_OFFCPU_H
+#define LTN_BPF_OFFCPU_H
+
+#include "bpf/maps.h"
+
+/* Shorter waits are not worth a map update; they stay in the sums. */
+#define PREEMPTOR_MIN_NS 20000
+
+static __always_inline void note_preemptor(struct ltn_task *t, ltn_u32 tgid, ltn_u64 waited_ns)
+{
+    struct ltn_preemptor_key key = {.tgid = tgid, .by_tgid = t->by_tgid};
+    struct ltn_preemptor_stats *s = bpf_map_lookup_elem(&preemptors, &key);
+    if (!s) {
+        struct ltn_preemptor_stats fresh = {0};
+        __builtin_memcpy(fresh.by_comm, t->by_comm, sizeof(fresh.by_comm));
+        fresh.by_cgroup = t->by_cgroup;
+        bpf_map_update_elem(&preemptors, &key, &fresh, BPF_NOEXIST);
+        s = bpf_map_lookup_elem(&preemptors, &key);
+        if (!s) {
+            return;
+        }
+    }
+    __sync_fetch_and_add(&s->waited_ns, waited_ns);
+    __sync_fetch_and_add(&s->times, 1);
+}
+
+/*
+ * The kernel adds to run_delay when the task gets the CPU, which is after the tracepoint that says
+ * so. Hence the stay is accounted later: at the task's next probe or when it leaves the CPU again.
+ */
+static __always_inline void settle(struct ltn_task *t, struct task_struct *task)
+{
+    if (t->out_ns == 0 || t->in_ns < t->out_ns) {
+        return;
+    }
+    ltn_u64 off = t->in_ns - t->out_ns;
+    ltn_u64 waited = task->sched_info.run_delay - t->out_run_delay_ns;
+    if (waited > off) {
+        waited = off;
+    }
+    t->off_cpu_ns += off;
+    ltn_u32 reason = t->out_reason;
+    if (reason < LTN_OFF_REASONS) {
+        t->blocked_ns[reason] += off - waited;
+    }
+    if (waited >= PREEMPTOR_MIN_NS && t->by_tgid != 0) {
+        note_preemptor(t, task->tgid, waited);
+    }
+    t->out_ns = 0;
+}
+
+#endif /* LTN_BPF_OFFCPU_H */

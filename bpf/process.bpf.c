@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/* Life of traced processes, on the ring that calls cannot flood. */
+#include "bpf/maps.h"
+
+static __always_inline void emit_process(ltn_u16 type, struct task_struct *task, ltn_u32 tgid,
+                                         ltn_u32 parent, int exit_code)
+{
+    struct ltn_event_process *e = bpf_ringbuf_reserve(&critical, sizeof(*e), 0);
+    count_seen(LTN_SEEN_EMITTED);
+    if (!e) {
+        count_drop(LTN_DROP_RING_CRITICAL);
+        return;
+    }
+    __builtin_memset(e, 0, sizeof(*e));
+    e->hdr.type = type;
+    e->hdr.size = sizeof(*e);
+    e->hdr.tgid = tgid;
+    e->hdr.tid = tgid;
+    e->hdr.time_ns = bpf_ktime_get_ns();
+    e->parent_tgid = parent;
+    e->exit_code = exit_code;
+    if (task) {
+        bpf_core_read(e->comm, sizeof(e->comm), &task->comm);
+    }
+    bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+}
+
+SEC("raw_tp/sched_process_exec")
+int on_exec(struct bpf_raw_tracepoint_args *ctx)
+{
+    struct task_struct *task = (struct task_struct *)((ltn_u64 *)ctx)[0];
+    ltn_u32 tgid = BPF_CORE_READ(task, tgid);
+    if (bpf_map_lookup_elem(&processes, &tgid) ||
+        ((config.scope_mode & LTN_TRACE_PIDS) && bpf_map_lookup_elem(&scope_tgids, &tgid))) {
+        emit_process(LTN_EVENT_EXEC, task, tgid, BPF_CORE_READ(task, real_parent, tgid), 0);
+    }
+    return 0;
+}
+
+SEC("raw_tp/sched_process_exit")
+int on_exit(struct bpf_raw_tracepoint_args *ctx)
+{
+    struct task_struct *task = (struct task_struct *)((ltn_u64 *)ctx)[0];
+    ltn_u32 tgid = BPF_CORE_READ(task, tgid);
+    ltn_u32 tid = BPF_CORE_READ(task, pid);
+    bpf_map_delete_elem(&in_flight, &tid);
+    if (BPF_CORE_READ(task, signal, live.counter) != 0) {
+        return 0; /* other threads go on */
+    }
+    if (bpf_map_lookup_elem(&processes, &tgid)) {
+        emit_process(LTN_EVENT_EXIT, task, tgid, BPF_CORE_READ(task, real_parent, tgid),
+                     BPF_CORE_READ(task, exit_code));
+    }
+    bpf_map_delete_elem(&scope_tgids, &tgid);
+    return 0;
+}
+
+SEC("raw_tp/sched_process_fork")
+int on_fork(struct bpf_raw_tracepoint_args *ctx)
+{
+    struct task_struct *parent = (struct task_struct *)((ltn_u64 *)ctx)[0];
+    struct task_struct *child = (struct task_struct *)((ltn_u64 *)ctx)[1];
+    ltn_u32 tgid = BPF_CORE_READ(child, tgid);
+    ltn_u32 parent_tgid = BPF_CORE_READ(parent, tgid);
+    if (tgid == parent_tgid) {
+        return 0; /* a thread */
+    }
+    if (config.scope_mode & LTN_TRACE_PIDS) {
+        ltn_u32 one = 1;
+        if (!bpf_map_lookup_elem(&scope_tgids, &parent_tgid)) {
+            return 0;
+        }
+        bpf_map_update_elem(&scope_tgids, &tgid, &one, BPF_ANY);
+    } else if (!bpf_map_lookup_elem(&processes, &parent_tgid)) {
+        return 0;
+    }
+    emit_process(LTN_EVENT_FORK, child, tgid, parent_tgid, 0);
+    return 0;
+}
+
+/* The first argument is the victim's task, or its pid on kernels with the old prototype. */
+SEC("raw_tp/mark_victim")
+int on_oom(struct bpf_raw_tracepoint_args *ctx)
+{
+    ltn_u64 victim = ((ltn_u64 *)ctx)[0];
+    if (mark_victim_is_pid) {
+        emit_process(LTN_EVENT_OOM, 0, (ltn_u32)victim, 0, 0);
+        return 0;
+    }
+    struct task_struct *task = (struct task_struct *)victim;
+    emit_process(LTN_EVENT_OOM, task, BPF_CORE_READ(task, tgid), 0, 0);
+    return 0;
+}
