@@ -102,6 +102,7 @@ static int read_record(struct ltn_otlp_reader *r, struct ltn_pb_cur c, void *arg
     log.attrs = ltn_otlp_attrs_view(&r->point);
     fix_id(&log.trace_id, 16);
     fix_id(&log.span_id, 8);
+    r->counts->records++;
     return sink->on_log(sink->ctx, &r->group, &log);
 }
 

@@ -28,6 +28,7 @@ static bool point_accept(struct ltn_otlp_reader *r, struct ltn_otlp_point *p, in
         return false;
     }
     p->attrs = ltn_otlp_attrs_view(&r->point);
+    r->counts->records++;
     return true;
 }
 

@@ -6,7 +6,8 @@
  *
  * Text from the wire may hold any byte, NUL included. Where it is not valid UTF-8 the view says so
  * (bad_utf8); the rule is that the consumer cleans it when it interns it (ltn_text_clean: control
- * characters and invalid sequences become '?'), so that the same bytes always give the same name.
+ * characters and invalid sequences become '?', a NUL ends the text), so that the same bytes always
+ * give the same name.
  */
 #ifndef LTN_OTLP_MODEL_H
 #define LTN_OTLP_MODEL_H

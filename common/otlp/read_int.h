@@ -39,6 +39,7 @@ struct ltn_otlp_reader {
     uint32_t resource_n; /* seen so far in this request */
     uint32_t scope_n;
     uint32_t metric_n;
+    uint32_t record_n;
 };
 
 /* Called for each Metric or LogRecord, with the cursor inside it. */
@@ -52,7 +53,7 @@ int ltn_otlp_walk(struct ltn_otlp_reader *r, const void *data, size_t n, ltn_otl
 /* Why everything in the current group is to be rejected; -1 when nothing speaks against it. */
 int ltn_otlp_group_reject(const struct ltn_otlp_reader *r);
 
-/* Counts one more group, or one more record; LTN_ERR_COUNT at the limit. */
+/* Counts one more group, or one more record, as it begins; LTN_ERR_COUNT at the limit. */
 int ltn_otlp_count_group(struct ltn_otlp_reader *r) ltn_must_check;
 int ltn_otlp_count_record(struct ltn_otlp_reader *r) ltn_must_check;
 void ltn_otlp_count_reject(struct ltn_otlp_reader *r, int why);

@@ -86,16 +86,15 @@ int ltn_otlp_count_group(struct ltn_otlp_reader *r)
 
 int ltn_otlp_count_record(struct ltn_otlp_reader *r)
 {
-    if (r->counts->records + r->counts->rejected >= r->limits.max_records) {
+    if (r->record_n >= r->limits.max_records) {
         return LTN_ERR_COUNT;
     }
-    r->counts->records++;
+    r->record_n++;
     return 0;
 }
 
 void ltn_otlp_count_reject(struct ltn_otlp_reader *r, int why)
 {
-    r->counts->records--;
     r->counts->rejected++;
     r->counts->by_reason[why]++;
 }
@@ -231,7 +230,7 @@ int ltn_otlp_walk(struct ltn_otlp_reader *r, const void *data, size_t n, ltn_otl
     struct ltn_pb_field f;
     int rc;
     r->group = (struct ltn_otlp_group){.resource_index = 0};
-    r->resource_n = r->scope_n = r->metric_n = 0;
+    r->resource_n = r->scope_n = r->metric_n = r->record_n = 0;
     ltn_pb_init(&c, data, n, r->limits.max_depth);
     while ((rc = ltn_pb_next(&c, &f)) > 0) {
         struct ltn_pb_cur sub;

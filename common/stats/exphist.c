@@ -285,7 +285,7 @@ static uint64_t rank_of(double q, uint64_t count)
 double ltn_exphist_quantile(const struct ltn_exphist *h, double q)
 {
     if (h->count == 0) {
-        return NAN;
+        return (double)NAN;
     }
     if (h->min <= h->max && !(q > 0)) {
         return h->min;

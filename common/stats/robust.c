@@ -40,7 +40,7 @@ static double mean2(double a, double b)
 double ltn_median_sorted(const double *sorted, size_t n)
 {
     if (n == 0) {
-        return NAN;
+        return (double)NAN;
     }
     return n % 2 == 1 ? sorted[n / 2] : mean2(sorted[n / 2 - 1], sorted[n / 2]);
 }
@@ -104,7 +104,7 @@ static double nth(double *x, size_t n, size_t k)
 double ltn_median(double *x, size_t n)
 {
     if (n == 0) {
-        return NAN;
+        return (double)NAN;
     }
     double upper = nth(x, n, n / 2);
     if (n % 2 == 1) {
@@ -120,7 +120,7 @@ double ltn_median(double *x, size_t n)
 double ltn_quantile_sorted(const double *sorted, size_t n, double q)
 {
     if (n == 0) {
-        return NAN;
+        return (double)NAN;
     }
     double position = (q > 0 ? q < 1 ? q : 1 : 0) * (double)(n - 1);
     size_t i = (size_t)position;
@@ -148,7 +148,7 @@ static double without(const double *sorted, size_t skip, size_t k)
 double ltn_loo_median_sorted(const double *sorted, size_t n, size_t i)
 {
     if (n < 2 || i >= n) {
-        return NAN;
+        return (double)NAN;
     }
     size_t rest = n - 1;
     double upper = without(sorted, i, rest / 2);
@@ -200,7 +200,7 @@ static double kth_deviation(const struct deviations *d, size_t k)
 double ltn_loo_mad_sorted(const double *sorted, size_t n, size_t i)
 {
     if (n < 2 || i >= n) {
-        return NAN;
+        return (double)NAN;
     }
     size_t rest = n - 1;
     struct deviations d = {.sorted = sorted,
