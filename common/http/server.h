@@ -253,7 +253,6 @@ void ltn_http_reply_error(struct ltn_http_request *req, int rc, const char *mess
     X(refused_malformed, "requests with broken bodies or framing")                                 \
     X(refused_budget, "requests refused for want of memory budget")                                \
     X(refused_streams, "streams refused because too many requests are at work")                    \
-    X(refused_draining, "requests refused during the graceful end")                                \
     X(grpc_deadlines, "gRPC calls whose deadline passed before the reply")                         \
     X(streams_reset, "requests the peer took back before the reply")                               \
     X(replies, "replies handed to connections")                                                    \

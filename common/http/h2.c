@@ -1,0 +1,678 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/h2.h"
+
+#include <errno.h>
+#include <nghttp2/nghttp2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "http/bucket.h"
+
+#define MAX_CONTINUATIONS  8
+#define MAX_SETTINGS       32
+#define MAX_OUTBOUND_ACK   200
+#define HEADER_TABLE_BYTES 4096
+#define TINY_DATA_BYTES    64
+#define HEADER_EXCESS      8 /* times the limit, then the stream is cut without an answer */
+#define MAX_REPLY_FIELDS   48
+#define REFUND_PER_REPLY   32
+#define REFUND_PER_DATA    4
+#define PROGRESS_PER_REPLY 1024
+
+static const uint8_t drain_ping[8] = {'l', 't', 'n', 'd', 'r', 'a', 'i', 'n'};
+
+struct stream {
+    struct stream *prev;
+    struct stream *next;
+    int32_t id;
+    struct ltn_head *head; /* until it is complete */
+    bool head_seen;        /* complete: further header blocks are trailers */
+    bool replied;
+    void *request;
+    /* the reply's body and trailers while they go out */
+    uint8_t *body;
+    size_t body_len;
+    size_t body_pos;
+    struct ltn_arena trailer_arena;
+    nghttp2_nv *trailers;
+    size_t trailer_count;
+};
+
+struct ltn_h2 {
+    nghttp2_session *ng;
+    struct ltn_h2_conf conf;
+    struct ltn_session_sink sink;
+    void *arg;
+    uint64_t now_ns;
+    struct stream *streams;
+    size_t stream_count;
+    size_t unsent_count;
+    uint64_t progress;
+    bool in_head;
+    bool flooded;
+    bool drain_sent;
+    bool drain_final;
+    bool freeing;
+    struct ltn_bucket resets;
+    struct ltn_bucket nuisance;
+    struct ltn_bucket faults;
+    const uint8_t *pending; /* from nghttp2, not yet copied out */
+    size_t pending_len;
+};
+
+static void flood(struct ltn_h2 *s)
+{
+    if (!s->flooded && !s->freeing) {
+        s->flooded = true;
+        (void)nghttp2_session_terminate_session(s->ng, NGHTTP2_ENHANCE_YOUR_CALM);
+    }
+}
+
+static void nuisance(struct ltn_h2 *s)
+{
+    if (!ltn_bucket_take(&s->nuisance, 1, s->now_ns)) {
+        flood(s);
+    }
+}
+
+static void fault(struct ltn_h2 *s)
+{
+    if (!ltn_bucket_take(&s->faults, 1, s->now_ns)) {
+        flood(s);
+    }
+}
+
+static struct stream *stream_of(struct ltn_h2 *s, int32_t id)
+{
+    return nghttp2_session_get_stream_user_data(s->ng, id);
+}
+
+static void reply_done(struct ltn_h2 *s, struct stream *st)
+{
+    if (st->replied) {
+        st->replied = false;
+        s->unsent_count--;
+        s->progress += PROGRESS_PER_REPLY;
+    }
+}
+
+static void stream_free(struct ltn_h2 *s, struct stream *st)
+{
+    reply_done(s, st);
+    if (st->prev != NULL) {
+        st->prev->next = st->next;
+    } else {
+        s->streams = st->next;
+    }
+    if (st->next != NULL) {
+        st->next->prev = st->prev;
+    }
+    s->stream_count--;
+    ltn_head_free(st->head);
+    free(st->body);
+    ltn_arena_done(&st->trailer_arena);
+    free(st);
+}
+
+static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, void *user)
+{
+    struct ltn_h2 *s = user;
+    s->in_head = true;
+    if (frame->headers.cat != NGHTTP2_HCAT_REQUEST) {
+        return 0;
+    }
+    struct stream *st = calloc(1, sizeof(*st));
+    if (st == NULL) {
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    }
+    /* Four further entries: the pseudo header fields. */
+    st->head = ltn_head_new(s->conf.max_header_bytes, s->conf.max_header_count + 4);
+    if (st->head == NULL) {
+        free(st);
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    }
+    ltn_arena_init(&st->trailer_arena, 1024, 16384);
+    st->id = frame->hd.stream_id;
+    st->head->version = 20;
+    st->next = s->streams;
+    if (s->streams != NULL) {
+        s->streams->prev = st;
+    }
+    s->streams = st;
+    s->stream_count++;
+    (void)nghttp2_session_set_stream_user_data(ng, st->id, st);
+    return 0;
+}
+
+static bool is(const uint8_t *p, size_t n, const char *what)
+{
+    return n == strlen(what) && memcmp(p, what, n) == 0;
+}
+
+static int add_pseudo(struct ltn_head *h, const uint8_t *name, size_t n, const char *value,
+                      size_t value_len)
+{
+    const char *text = ltn_head_text(h, value, value_len);
+    if (text == NULL) {
+        return h->too_large ? LTN_ERR_TOO_LARGE : -ENOMEM;
+    }
+    if (is(name, n, ":method")) {
+        h->method = text;
+    } else if (is(name, n, ":path")) {
+        h->target = text;
+    } else if (is(name, n, ":authority")) {
+        h->authority = text;
+    } else if (is(name, n, ":scheme")) {
+        h->scheme = text;
+    }
+    return 0;
+}
+
+static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint8_t *name,
+                     size_t name_len, const uint8_t *value, size_t value_len, uint8_t flags,
+                     void *user)
+{
+    struct ltn_h2 *s = user;
+    struct stream *st = stream_of(s, frame->hd.stream_id);
+    (void)ng;
+    (void)flags;
+    if (st == NULL || st->head == NULL) {
+        return 0; /* trailers: nghttp2 judged them, nobody needs them */
+    }
+    struct ltn_head *h = st->head;
+    int rc;
+    if (name_len > 0 && name[0] == ':') {
+        rc = add_pseudo(h, name, name_len, (const char *)value, value_len);
+    } else {
+        rc = ltn_head_add(h, (const char *)name, name_len, (const char *)value, value_len);
+        if (rc == 0 && is(name, name_len, "content-length")) {
+            h->has_length = ltn_parse_length((const char *)value, value_len, &h->content_length);
+        }
+    }
+    if (rc == -ENOMEM || h->bytes > h->max_bytes * HEADER_EXCESS) {
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    }
+    return 0; /* too_large stands in the head and is answered when it is complete */
+}
+
+static void head_complete(struct ltn_h2 *s, struct stream *st, bool end)
+{
+    struct ltn_head *h = st->head;
+    int32_t id = st->id;
+    st->head = NULL;
+    st->head_seen = true;
+    if (h->authority == NULL) {
+        h->authority = ltn_head_get(h, "host");
+    }
+    void *request = s->sink.head(s->arg, id, h, !end);
+    st = stream_of(s, id);
+    if (st != NULL) {
+        st->request = request;
+    }
+}
+
+static void stream_end(struct ltn_h2 *s, int32_t id)
+{
+    struct stream *st = stream_of(s, id);
+    if (st != NULL && st->request != NULL) {
+        s->sink.end(s->arg, st->request);
+    }
+}
+
+static void on_headers_frame(struct ltn_h2 *s, const nghttp2_frame *frame)
+{
+    struct stream *st = stream_of(s, frame->hd.stream_id);
+    bool end = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
+    if (st != NULL && st->head != NULL) {
+        head_complete(s, st, end);
+    } else if (!end) {
+        nuisance(s);
+    }
+    if (end) {
+        stream_end(s, frame->hd.stream_id);
+    }
+}
+
+static void on_data_frame(struct ltn_h2 *s, const nghttp2_frame *frame)
+{
+    if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) {
+        stream_end(s, frame->hd.stream_id);
+    } else if (frame->hd.length - frame->data.padlen < TINY_DATA_BYTES) {
+        nuisance(s);
+    }
+}
+
+static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *user)
+{
+    struct ltn_h2 *s = user;
+    (void)ng;
+    s->in_head = false;
+    switch (frame->hd.type) {
+    case NGHTTP2_HEADERS:
+        on_headers_frame(s, frame);
+        break;
+    case NGHTTP2_DATA:
+        on_data_frame(s, frame);
+        break;
+    case NGHTTP2_RST_STREAM:
+        if (!ltn_bucket_take(&s->resets, 1, s->now_ns)) {
+            flood(s);
+        }
+        break;
+    case NGHTTP2_PING:
+        if ((frame->hd.flags & NGHTTP2_FLAG_ACK) == 0) {
+            nuisance(s);
+        } else if (memcmp(frame->ping.opaque_data, drain_ping, sizeof(drain_ping)) == 0) {
+            ltn_h2_drain_final(s);
+        }
+        break;
+    case NGHTTP2_SETTINGS:
+        if ((frame->hd.flags & NGHTTP2_FLAG_ACK) == 0) {
+            nuisance(s);
+        }
+        break;
+    default: /* PRIORITY, WINDOW_UPDATE, GOAWAY, unknown ones */
+        nuisance(s);
+        break;
+    }
+    return 0;
+}
+
+static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const uint8_t *p, size_t n,
+                         void *user)
+{
+    struct ltn_h2 *s = user;
+    struct stream *st = stream_of(s, id);
+    (void)flags;
+    if (st != NULL && st->request != NULL) {
+        s->sink.data(s->arg, st->request, p, n);
+    } else {
+        (void)nghttp2_session_consume(ng, id, n);
+    }
+    return 0;
+}
+
+static int on_stream_close(nghttp2_session *ng, int32_t id, uint32_t code, void *user)
+{
+    struct ltn_h2 *s = user;
+    struct stream *st = stream_of(s, id);
+    (void)code;
+    if (st == NULL) {
+        return 0;
+    }
+    (void)nghttp2_session_set_stream_user_data(ng, id, NULL);
+    void *request = st->request;
+    if (st->head != NULL) {
+        s->in_head = false; /* cut off inside its header block */
+    }
+    stream_free(s, st);
+    if (request != NULL) {
+        s->sink.closed(s->arg, request);
+    }
+    return 0;
+}
+
+static int on_invalid_frame(nghttp2_session *ng, const nghttp2_frame *frame, int error, void *user)
+{
+    (void)ng;
+    (void)frame;
+    (void)error;
+    struct ltn_h2 *s = user;
+    s->in_head = false;
+    fault(s);
+    return 0;
+}
+
+static int on_frame_send(nghttp2_session *ng, const nghttp2_frame *frame, void *user)
+{
+    struct ltn_h2 *s = user;
+    switch (frame->hd.type) {
+    case NGHTTP2_RST_STREAM:
+        if (frame->rst_stream.error_code != NGHTTP2_NO_ERROR &&
+            frame->rst_stream.error_code != NGHTTP2_CANCEL) {
+            fault(s);
+        }
+        return 0;
+    case NGHTTP2_HEADERS:
+        ltn_bucket_refund(&s->nuisance, REFUND_PER_REPLY);
+        break;
+    case NGHTTP2_DATA:
+        if (frame->hd.length > 0) {
+            ltn_bucket_refund(&s->nuisance, REFUND_PER_DATA);
+        }
+        break;
+    default:
+        return 0;
+    }
+    if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) {
+        return 0;
+    }
+    int32_t id = frame->hd.stream_id;
+    struct stream *st = stream_of(s, id);
+    if (st != NULL) {
+        reply_done(s, st);
+    }
+    /* Answered before the request was whole: the peer need not send the rest. */
+    if (nghttp2_session_get_stream_remote_close(ng, id) == 0) {
+        (void)nghttp2_submit_rst_stream(ng, NGHTTP2_FLAG_NONE, id, NGHTTP2_NO_ERROR);
+    }
+    return 0;
+}
+
+static int make_session(struct ltn_h2 *s)
+{
+    nghttp2_session_callbacks *cb = NULL;
+    nghttp2_option *opt = NULL;
+    int rc = -ENOMEM;
+    if (nghttp2_session_callbacks_new(&cb) != 0 || nghttp2_option_new(&opt) != 0) {
+        goto out;
+    }
+    nghttp2_session_callbacks_set_on_begin_headers_callback(cb, on_begin_headers);
+    nghttp2_session_callbacks_set_on_header_callback(cb, on_header);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame_recv);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data_chunk);
+    nghttp2_session_callbacks_set_on_stream_close_callback(cb, on_stream_close);
+    nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(cb, on_invalid_frame);
+    nghttp2_session_callbacks_set_on_frame_send_callback(cb, on_frame_send);
+    nghttp2_option_set_no_auto_window_update(opt, 1);
+    nghttp2_option_set_no_closed_streams(opt, 1);
+    nghttp2_option_set_max_settings(opt, MAX_SETTINGS);
+    nghttp2_option_set_max_outbound_ack(opt, MAX_OUTBOUND_ACK);
+    /* Our own bucket speaks first; the library's is the second line. */
+    nghttp2_option_set_stream_reset_rate_limit(opt, (uint64_t)s->conf.reset_burst * 2,
+                                               (uint64_t)s->conf.reset_per_s * 2);
+    nghttp2_option_set_max_continuations(opt, MAX_CONTINUATIONS);
+    if (nghttp2_session_server_new2(&s->ng, cb, s, opt) == 0) {
+        rc = 0;
+    }
+out:
+    nghttp2_session_callbacks_del(cb);
+    nghttp2_option_del(opt);
+    return rc;
+}
+
+static int announce(struct ltn_h2 *s)
+{
+    nghttp2_settings_entry settings[] = {
+        {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, s->conf.max_streams},
+        {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, s->conf.stream_window_bytes},
+        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, (uint32_t)s->conf.max_header_bytes},
+        {NGHTTP2_SETTINGS_HEADER_TABLE_SIZE, HEADER_TABLE_BYTES},
+    };
+    if (nghttp2_submit_settings(s->ng, NGHTTP2_FLAG_NONE, settings, LTN_ARRAY_SIZE(settings)) !=
+        0) {
+        return -ENOMEM;
+    }
+    if (nghttp2_session_set_local_window_size(s->ng, NGHTTP2_FLAG_NONE, 0,
+                                              (int32_t)s->conf.connection_window_bytes) != 0) {
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+struct ltn_h2 *ltn_h2_new(const struct ltn_h2_conf *conf, const struct ltn_session_sink *sink,
+                          void *arg)
+{
+    struct ltn_h2 *s = calloc(1, sizeof(*s));
+    if (s == NULL) {
+        return NULL;
+    }
+    s->conf = *conf;
+    s->sink = *sink;
+    s->arg = arg;
+    ltn_bucket_init(&s->resets, conf->reset_burst, conf->reset_per_s);
+    ltn_bucket_init(&s->nuisance, conf->nuisance_burst, conf->nuisance_per_s);
+    ltn_bucket_init(&s->faults, conf->fault_burst, conf->fault_per_s);
+    if (make_session(s) != 0 || announce(s) != 0) {
+        ltn_h2_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+void ltn_h2_free(struct ltn_h2 *s)
+{
+    if (s == NULL) {
+        return;
+    }
+    s->freeing = true;
+    while (s->streams != NULL) {
+        struct stream *st = s->streams;
+        void *request = st->request;
+        (void)nghttp2_session_set_stream_user_data(s->ng, st->id, NULL);
+        stream_free(s, st);
+        if (request != NULL) {
+            s->sink.closed(s->arg, request);
+        }
+    }
+    nghttp2_session_del(s->ng);
+    free(s);
+}
+
+int ltn_h2_feed(struct ltn_h2 *s, const uint8_t *p, size_t n, uint64_t now_ns)
+{
+    s->now_ns = now_ns;
+    ssize_t used = nghttp2_session_mem_recv(s->ng, p, n);
+    if (used >= 0) {
+        return 0;
+    }
+    if (used == NGHTTP2_ERR_NOMEM) {
+        return -ENOMEM;
+    }
+    if (used == NGHTTP2_ERR_FLOODED) {
+        s->flooded = true;
+        (void)nghttp2_session_terminate_session(s->ng, NGHTTP2_ENHANCE_YOUR_CALM);
+    } else {
+        (void)nghttp2_session_terminate_session(s->ng, NGHTTP2_PROTOCOL_ERROR);
+    }
+    return LTN_ERR_MALFORMED;
+}
+
+void ltn_h2_credit(struct ltn_h2 *s, int32_t id, size_t n, bool connection)
+{
+    (void)nghttp2_session_consume_stream(s->ng, id, n);
+    if (connection) {
+        ltn_h2_credit_connection(s, n);
+    }
+}
+
+void ltn_h2_credit_connection(struct ltn_h2 *s, size_t n)
+{
+    (void)nghttp2_session_consume_connection(s->ng, n);
+}
+
+static nghttp2_nv make_nv(const char *name, const char *value)
+{
+    return (nghttp2_nv){
+        .name = (uint8_t *)(uintptr_t)name,
+        .value = (uint8_t *)(uintptr_t)value,
+        .namelen = strlen(name),
+        .valuelen = strlen(value),
+        .flags = NGHTTP2_NV_FLAG_NONE,
+    };
+}
+
+static ssize_t read_body(nghttp2_session *ng, int32_t id, uint8_t *dst, size_t room,
+                         uint32_t *flags, nghttp2_data_source *source, void *user)
+{
+    struct stream *st = source->ptr;
+    struct ltn_h2 *s = user;
+    size_t part = st->body_len - st->body_pos;
+    part = part < room ? part : room;
+    if (part > 0) {
+        memcpy(dst, st->body + st->body_pos, part);
+        st->body_pos += part;
+        s->progress += part;
+    }
+    if (st->body_pos == st->body_len) {
+        *flags |= NGHTTP2_DATA_FLAG_EOF;
+        if (st->trailer_count > 0) {
+            *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
+            if (nghttp2_submit_trailer(ng, id, st->trailers, st->trailer_count) != 0) {
+                return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+            }
+        }
+    }
+    return (ssize_t)part;
+}
+
+static int keep_trailers(struct stream *st, const struct ltn_session_reply *r)
+{
+    if (r->trailer_count == 0) {
+        return 0;
+    }
+    struct ltn_arena *a = &st->trailer_arena;
+    st->trailers = ltn_arena_calloc(a, r->trailer_count, sizeof(*st->trailers));
+    if (st->trailers == NULL) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < r->trailer_count; i++) {
+        const struct ltn_http_field *f = &r->trailers[i];
+        char *name = ltn_arena_strndup(a, f->name, strlen(f->name));
+        char *value = ltn_arena_strndup(a, f->value, strlen(f->value));
+        if (name == NULL || value == NULL) {
+            return -ENOMEM;
+        }
+        st->trailers[i] = make_nv(name, value);
+    }
+    st->trailer_count = r->trailer_count;
+    return 0;
+}
+
+static int submit(struct ltn_h2 *s, struct stream *st, const struct ltn_session_reply *r)
+{
+    nghttp2_nv nv[MAX_REPLY_FIELDS + 2];
+    size_t n = 0;
+    char status[8];
+    char length[24];
+    (void)snprintf(status, sizeof(status), "%d", r->status);
+    (void)snprintf(length, sizeof(length), "%zu", r->body_len);
+    nv[n++] = make_nv(":status", status);
+    for (size_t i = 0; i < r->field_count && i < MAX_REPLY_FIELDS; i++) {
+        nv[n++] = make_nv(r->fields[i].name, r->fields[i].value);
+    }
+    if (!r->no_length && r->status != 204 && r->status != 304) {
+        nv[n++] = make_nv("content-length", length);
+    }
+    nghttp2_data_provider provider = {.source.ptr = st, .read_callback = read_body};
+    bool body = (st->body_len > 0 || st->trailer_count > 0) && !r->head_only;
+    int rc = nghttp2_submit_response(s->ng, st->id, nv, n, body ? &provider : NULL);
+    if (rc == NGHTTP2_ERR_NOMEM) {
+        return -ENOMEM;
+    }
+    return rc == 0 ? 0 : LTN_ERR_INTERNAL;
+}
+
+int ltn_h2_reply(struct ltn_h2 *s, int32_t id, struct ltn_session_reply *reply)
+{
+    struct stream *st = stream_of(s, id);
+    uint8_t *body = reply->body;
+    reply->body = NULL;
+    if (st == NULL || st->replied || st->body != NULL) {
+        free(body);
+        return LTN_ERR_CLOSED;
+    }
+    st->request = NULL; /* the sink replied, it knows */
+    st->body = body;
+    st->body_len = reply->body_len;
+    int rc = keep_trailers(st, reply);
+    if (rc == 0) {
+        rc = submit(s, st, reply);
+    }
+    if (rc != 0) {
+        ltn_h2_reset(s, id, NGHTTP2_INTERNAL_ERROR);
+        return rc;
+    }
+    st->replied = true;
+    s->unsent_count++;
+    return 0;
+}
+
+void ltn_h2_reset(struct ltn_h2 *s, int32_t id, uint32_t code)
+{
+    struct stream *st = stream_of(s, id);
+    if (st != NULL) {
+        st->request = NULL;
+    }
+    (void)nghttp2_submit_rst_stream(s->ng, NGHTTP2_FLAG_NONE, id, code);
+}
+
+size_t ltn_h2_pull(struct ltn_h2 *s, uint8_t *dst, size_t room)
+{
+    size_t done = 0;
+    while (done < room) {
+        if (s->pending_len == 0) {
+            ssize_t n = nghttp2_session_mem_send(s->ng, &s->pending);
+            if (n <= 0) {
+                break; /* nothing to send, or out of memory: the write timeout ends it */
+            }
+            s->pending_len = (size_t)n;
+        }
+        size_t part = s->pending_len < room - done ? s->pending_len : room - done;
+        memcpy(dst + done, s->pending, part);
+        s->pending += part;
+        s->pending_len -= part;
+        done += part;
+    }
+    return done;
+}
+
+void ltn_h2_drain(struct ltn_h2 *s)
+{
+    if (s->drain_sent) {
+        return;
+    }
+    s->drain_sent = true;
+    (void)nghttp2_submit_shutdown_notice(s->ng);
+    (void)nghttp2_submit_ping(s->ng, NGHTTP2_FLAG_NONE, drain_ping);
+}
+
+void ltn_h2_drain_final(struct ltn_h2 *s)
+{
+    if (s->drain_final || !s->drain_sent) {
+        return;
+    }
+    s->drain_final = true;
+    int32_t last = nghttp2_session_get_last_proc_stream_id(s->ng);
+    (void)nghttp2_submit_goaway(s->ng, NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR, NULL, 0);
+}
+
+void ltn_h2_terminate(struct ltn_h2 *s, uint32_t code)
+{
+    (void)nghttp2_session_terminate_session(s->ng, code);
+}
+
+bool ltn_h2_done(const struct ltn_h2 *s)
+{
+    if (s->pending_len > 0 || nghttp2_session_want_write(s->ng) != 0) {
+        return false;
+    }
+    return nghttp2_session_want_read(s->ng) == 0 || (s->drain_final && s->stream_count == 0);
+}
+
+bool ltn_h2_in_head(const struct ltn_h2 *s)
+{
+    return s->in_head;
+}
+
+bool ltn_h2_flooded(const struct ltn_h2 *s)
+{
+    return s->flooded;
+}
+
+size_t ltn_h2_streams(const struct ltn_h2 *s)
+{
+    return s->stream_count;
+}
+
+size_t ltn_h2_unsent(const struct ltn_h2 *s)
+{
+    return s->unsent_count;
+}
+
+uint64_t ltn_h2_progress(const struct ltn_h2 *s)
+{
+    return s->progress;
+}

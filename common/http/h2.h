@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * HTTP/2 server session without I/O, on nghttp2: bytes and the time go in, requests and bytes come
+ * out. Flow-control credit is returned only by ltn_h2_credit(). What a peer may do without getting
+ * anywhere (cancel streams, PING, SETTINGS, empty frames, faults) is bounded; beyond it the session
+ * ends with GOAWAY(ENHANCE_YOUR_CALM).
+ */
+#ifndef LTN_HTTP_H2_H
+#define LTN_HTTP_H2_H
+
+#include "http/session.h"
+
+struct ltn_h2;
+
+struct ltn_h2_conf {
+    size_t max_header_bytes;
+    uint32_t max_header_count;
+    uint32_t max_streams;
+    uint32_t stream_window_bytes;
+    uint32_t connection_window_bytes;
+    uint32_t reset_burst, reset_per_s;
+    uint32_t nuisance_burst, nuisance_per_s;
+    uint32_t fault_burst, fault_per_s;
+};
+
+/* HTTP/2 error codes that callers of ltn_h2_reset() use. */
+enum {
+    LTN_H2_NO_ERROR = 0,
+    LTN_H2_INTERNAL_ERROR = 2,
+    LTN_H2_REFUSED_STREAM = 7,
+    LTN_H2_CANCEL = 8,
+    LTN_H2_ENHANCE_YOUR_CALM = 11,
+};
+
+struct ltn_h2 *ltn_h2_new(const struct ltn_h2_conf *conf, const struct ltn_session_sink *sink,
+                          void *arg) ltn_must_check;
+/* closed is reported for each open request. NULL-safe. */
+void ltn_h2_free(struct ltn_h2 *s);
+
+/* Eats all n bytes. 0; LTN_ERR_MALFORMED: the peer broke the protocol beyond the stream, output
+ * holds the GOAWAY; -ENOMEM. */
+int ltn_h2_feed(struct ltn_h2 *s, const uint8_t *p, size_t n, uint64_t now_ns) ltn_must_check;
+
+/* Gives n bytes of credit back for the stream and, when connection, for the connection. */
+void ltn_h2_credit(struct ltn_h2 *s, int32_t id, size_t n, bool connection);
+/* Connection credit alone, for bytes held back or of streams that ended. */
+void ltn_h2_credit_connection(struct ltn_h2 *s, size_t n);
+
+/* Queues the reply; a body still coming in is cut off afterwards with RST_STREAM(NO_ERROR). Takes
+ * the body in any case. 0, LTN_ERR_CLOSED when the stream is gone, -ENOMEM. */
+int ltn_h2_reply(struct ltn_h2 *s, int32_t id, struct ltn_session_reply *reply) ltn_must_check;
+
+/* Ends a stream with an error code. */
+void ltn_h2_reset(struct ltn_h2 *s, int32_t id, uint32_t code);
+
+/* Copies up to room bytes of output; returns how many, 0 when there are none now. */
+size_t ltn_h2_pull(struct ltn_h2 *s, uint8_t *dst, size_t room);
+
+/* Graceful end: the notice (GOAWAY without limit, with a PING to learn of the round trip); the
+ * final GOAWAY follows by itself when the PING comes back, or by ltn_h2_drain_final(). */
+void ltn_h2_drain(struct ltn_h2 *s);
+void ltn_h2_drain_final(struct ltn_h2 *s);
+
+/* Ends the session at once with GOAWAY(code). */
+void ltn_h2_terminate(struct ltn_h2 *s, uint32_t code);
+
+bool ltn_h2_done(const struct ltn_h2 *s);         /* neither input nor output is expected */
+bool ltn_h2_in_head(const struct ltn_h2 *s);      /* a header block has begun and not ended */
+bool ltn_h2_flooded(const struct ltn_h2 *s);      /* ended for a flood */
+size_t ltn_h2_streams(const struct ltn_h2 *s);    /* open streams */
+size_t ltn_h2_unsent(const struct ltn_h2 *s);     /* streams with a reply not yet sent whole */
+uint64_t ltn_h2_progress(const struct ltn_h2 *s); /* grows with body bytes and replies sent */
+
+#endif /* LTN_HTTP_H2_H */

@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What handlers see: the request's accessors and the reply calls. Any thread that owns it. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "http/server-internals.h"
+
+#define MAX_MESSAGE_BYTES 1024 /* of an error, as sent */
+#define REPLY_ARENA_CHUNK 1024
+#define REPLY_ARENA_BYTES (64 * 1024)
+#define GZIP_FROM_BYTES   512
+
+/* The core whose handler runs on this thread: replies made inside it need no journey. */
+static _Thread_local struct core *handler_core;
+static _Thread_local struct ltn_task *handler_done;
+
+void ltn_request_enter(struct core *c)
+{
+    handler_core = c;
+}
+
+void ltn_request_leave(void)
+{
+    handler_core = NULL;
+    while (handler_done != NULL) {
+        struct ltn_task *t = handler_done;
+        handler_done = t->next;
+        t->fn(t);
+    }
+}
+
+bool ltn_request_reserve(struct ltn_http_request *rq, size_t n)
+{
+    if (!ltn_budget_take(rq->core->budget, n)) {
+        return false;
+    }
+    rq->held_bytes += n;
+    if (rq->conn != NULL) {
+        rq->conn->held_bytes += n;
+    }
+    return true;
+}
+
+void ltn_request_free(struct ltn_http_request *rq)
+{
+    ltn_budget_give(rq->core->budget, rq->held_bytes);
+    ltn_head_free(rq->head);
+    free(rq->path);
+    ltn_buf_done(&rq->body);
+    ltn_grpc_frame_done(&rq->frame);
+    ltn_arena_done(&rq->reply.arena);
+    free(rq->reply.r.body);
+    ltn_core_unref(rq->core);
+    free(rq);
+}
+
+const char *ltn_http_method(const struct ltn_http_request *req)
+{
+    return req->head->method;
+}
+
+const char *ltn_http_path(const struct ltn_http_request *req)
+{
+    return req->path;
+}
+
+const char *ltn_http_query(const struct ltn_http_request *req)
+{
+    return req->query;
+}
+
+const char *ltn_http_path_rest(const struct ltn_http_request *req)
+{
+    return req->rest;
+}
+
+const char *ltn_http_header(const struct ltn_http_request *req, const char *name)
+{
+    if (strcmp(name, "host") == 0) {
+        return req->head->authority;
+    }
+    return ltn_head_get(req->head, name);
+}
+
+const char *ltn_http_content_type(const struct ltn_http_request *req)
+{
+    return req->content_type;
+}
+
+const char *ltn_http_peer(const struct ltn_http_request *req)
+{
+    return req->peer;
+}
+
+const uint8_t *ltn_http_body(const struct ltn_http_request *req, size_t *ret_len)
+{
+    *ret_len = req->body.len;
+    return (const uint8_t *)ltn_buf_str(&req->body);
+}
+
+bool ltn_http_is_grpc(const struct ltn_http_request *req)
+{
+    return req->grpc;
+}
+
+int ltn_http_version(const struct ltn_http_request *req)
+{
+    return req->head->version;
+}
+
+uint64_t ltn_http_tag(const struct ltn_http_request *req)
+{
+    return req->tag;
+}
+
+uint64_t ltn_http_deadline_ns(const struct ltn_http_request *req)
+{
+    return req->deadline_ns;
+}
+
+bool ltn_http_gone(const struct ltn_http_request *req)
+{
+    return atomic_load(&req->gone);
+}
+
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9') {
+        return c - '0';
+    }
+    char lower = (char)(c | 0x20);
+    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+static bool decode(const char *src, size_t n, bool plus, char *out, size_t size)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < n; i++) {
+        char c = src[i];
+        if (c == '%') {
+            if (n - i < 3 || hex_value(src[i + 1]) < 0 || hex_value(src[i + 2]) < 0) {
+                return false;
+            }
+            c = (char)(hex_value(src[i + 1]) * 16 + hex_value(src[i + 2]));
+            i += 2;
+        } else if (c == '+' && plus) {
+            c = ' ';
+        }
+        if (c == '\0' || len + 1 >= size) {
+            return false;
+        }
+        out[len++] = c;
+    }
+    if (size == 0) {
+        return false;
+    }
+    out[len] = '\0';
+    return true;
+}
+
+bool ltn_http_url_decode(const char *src, size_t n, char *out, size_t size)
+{
+    return decode(src, n, false, out, size);
+}
+
+bool ltn_http_query_get(const struct ltn_http_request *req, const char *name, char *out,
+                        size_t size)
+{
+    size_t name_len = strlen(name);
+    const char *p = req->query;
+    while (*p != '\0') {
+        size_t n = strcspn(p, "&");
+        const char *eq = memchr(p, '=', n);
+        size_t key_len = eq != NULL ? (size_t)(eq - p) : n;
+        if (key_len == name_len && memcmp(p, name, name_len) == 0) {
+            return eq == NULL ? decode("", 0, true, out, size)
+                              : decode(eq + 1, n - key_len - 1, true, out, size);
+        }
+        p += n;
+        p += *p == '&' ? 1 : 0;
+    }
+    return false;
+}
+
+bool ltn_http_bearer_is(const struct ltn_http_request *req, const char *token)
+{
+    const char *value = ltn_head_get(req->head, "authorization");
+    if (value == NULL || strncasecmp(value, "bearer ", 7) != 0) {
+        return false;
+    }
+    value += 7 + strspn(value + 7, " ");
+    size_t given = strlen(value);
+    size_t wanted = strlen(token);
+    /* Every byte given is looked at, whatever the others were. */
+    unsigned char diff = given == wanted && wanted > 0 ? 0 : 1;
+    for (size_t i = 0; i < given; i++) {
+        diff |= (unsigned char)(value[i] ^ token[wanted > 0 ? i % wanted : 0]);
+    }
+    return diff == 0;
+}
+
+/* ---- replies ---- */
+
+static void add_field(struct ltn_http_request *rq, const char *name, const char *value)
+{
+    struct reply *rp = &rq->reply;
+    if (rp->r.field_count == LTN_ARRAY_SIZE(rp->fields)) {
+        return;
+    }
+    char *n = ltn_arena_strndup(&rp->arena, name, strlen(name));
+    char *v = ltn_arena_strndup(&rp->arena, value, strlen(value));
+    if (n == NULL || v == NULL) {
+        rp->failed = true;
+        return;
+    }
+    /* What a handler passes on may come from outside: it must not split the head. */
+    if (!ltn_is_token(n, strlen(n)) || !ltn_is_field_value(v, strlen(v))) {
+        return;
+    }
+    rp->fields[rp->r.field_count++] = (struct ltn_http_field){n, v};
+}
+
+static void add_trailer(struct ltn_http_request *rq, const char *name, const char *value)
+{
+    struct reply *rp = &rq->reply;
+    char *v = ltn_arena_strndup(&rp->arena, value, strlen(value));
+    if (v == NULL || rp->r.trailer_count == LTN_ARRAY_SIZE(rp->trailers)) {
+        rp->failed = true;
+        return;
+    }
+    rp->trailers[rp->r.trailer_count++] = (struct ltn_http_field){name, v};
+}
+
+static void begin(struct ltn_http_request *rq, int status)
+{
+    ltn_arena_init(&rq->reply.arena, REPLY_ARENA_CHUNK, REPLY_ARENA_BYTES);
+    rq->reply.r.status = status;
+    rq->reply.r.fields = rq->reply.fields;
+    rq->reply.r.trailers = rq->reply.trailers;
+}
+
+static void replied_task(struct ltn_task *t)
+{
+    struct ltn_http_request *rq =
+        (struct ltn_http_request *)((char *)t - offsetof(struct ltn_http_request, task));
+    ltn_exchange_replied(rq);
+}
+
+/* Sends the finished reply on its way; rq is no longer ours. */
+static void finish(struct ltn_http_request *rq)
+{
+    struct core *c = rq->core;
+    rq->task.fn = replied_task;
+    if (handler_core == c) {
+        rq->task.next = handler_done;
+        handler_done = &rq->task;
+        return;
+    }
+    pthread_mutex_lock(&c->lock);
+    bool posted = c->loop != NULL;
+    if (posted) {
+        /* Our own reference: the loop may free the request, and with it the core. */
+        atomic_fetch_add(&c->refs, 1);
+        ltn_loop_post(c->loop, &rq->task);
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (posted) {
+        ltn_core_unref(c);
+    } else {
+        ltn_request_free(rq);
+    }
+}
+
+static void set_body(struct ltn_http_request *rq, void *body, size_t n, bool take)
+{
+    struct reply *rp = &rq->reply;
+    if (n > rq->core->max_response_bytes) {
+        rp->too_large = true;
+    } else if (take) {
+        rp->r.body = body;
+        rp->r.body_len = n;
+        return;
+    } else if (n > 0) {
+        rp->r.body = malloc(n);
+        if (rp->r.body == NULL) {
+            rp->failed = true;
+        } else {
+            memcpy(rp->r.body, body, n);
+            rp->r.body_len = n;
+        }
+    }
+    if (take) {
+        free(body);
+    }
+}
+
+static void maybe_gzip(struct ltn_http_request *rq)
+{
+    struct reply *rp = &rq->reply;
+    if (rq->route == NULL || (rq->route->r.flags & LTN_ROUTE_GZIP) == 0 ||
+        rq->method != LTN_HTTP_GET) {
+        return;
+    }
+    add_field(rq, "vary", "accept-encoding");
+    if (rp->r.body_len < GZIP_FROM_BYTES ||
+        !ltn_accepts_gzip(ltn_head_get(rq->head, "accept-encoding"))) {
+        return;
+    }
+    struct ltn_buf out;
+    ltn_buf_init(&out, rp->r.body_len + 1024);
+    if (ltn_gzip(rp->r.body, rp->r.body_len, &out) == 0) {
+        free(rp->r.body);
+        rp->r.body = ltn_buf_steal(&out, &rp->r.body_len);
+        add_field(rq, "content-encoding", "gzip");
+    }
+    ltn_buf_done(&out);
+}
+
+static void add_retry_after(struct ltn_http_request *rq, int status, uint32_t seconds)
+{
+    char text[16];
+    if (seconds == 0 && (status == 429 || status == 503)) {
+        seconds = rq->core->retry_after_s;
+    }
+    if (seconds != 0) {
+        (void)snprintf(text, sizeof(text), "%u", seconds);
+        add_field(rq, "retry-after", text);
+    }
+}
+
+void ltn_http_reply(struct ltn_http_request *req, const struct ltn_http_response *resp)
+{
+    begin(req, resp->status);
+    set_body(req, resp->body, resp->body_len, resp->take_body);
+    if (req->reply.too_large) {
+        /* The peer gets an error instead of half an answer; the loop counts it. */
+        req->reply.r.status = 500;
+    } else if (resp->content_type != NULL) {
+        add_field(req, "content-type", resp->content_type);
+    }
+    for (size_t i = 0; i < resp->field_count; i++) {
+        add_field(req, resp->fields[i].name, resp->fields[i].value);
+    }
+    add_retry_after(req, resp->status, resp->retry_after_s);
+    if (resp->status == 401) {
+        add_field(req, "www-authenticate", "Bearer");
+    }
+    maybe_gzip(req);
+    req->reply.r.head_only = req->is_head;
+    finish(req);
+}
+
+void ltn_http_reply_bytes(struct ltn_http_request *req, int status, const char *content_type,
+                          const void *body, size_t body_len)
+{
+    const struct ltn_http_response resp = {
+        .status = status,
+        .content_type = content_type,
+        .body = (void *)(uintptr_t)body,
+        .body_len = body_len,
+    };
+    ltn_http_reply(req, &resp);
+}
+
+void ltn_http_reply_text(struct ltn_http_request *req, int status, const char *text)
+{
+    ltn_http_reply_bytes(req, status, "text/plain; charset=utf-8", text, strlen(text));
+}
+
+static void add_base64_trailer(struct ltn_http_request *rq, const char *name,
+                               const struct ltn_buf *bytes)
+{
+    struct ltn_buf text;
+    ltn_buf_init(&text, 8192);
+    if (ltn_base64_encode(&text, (const uint8_t *)ltn_buf_str(bytes), bytes->len) == 0) {
+        add_trailer(rq, name, ltn_buf_str(&text));
+    } else {
+        rq->reply.failed = true;
+    }
+    ltn_buf_done(&text);
+}
+
+static void add_retry_trailers(struct ltn_http_request *rq, int status, const char *message,
+                               uint32_t retry_ms)
+{
+    struct ltn_buf bytes;
+    ltn_buf_init(&bytes, 4096);
+    int rc = ltn_rpc_status(&bytes, status, message, retry_ms);
+    if (rc == 0) {
+        add_base64_trailer(rq, "grpc-status-details-bin", &bytes);
+        ltn_buf_reset(&bytes);
+        rc = ltn_rpc_retry_info(&bytes, retry_ms);
+    }
+    if (rc == 0) {
+        add_base64_trailer(rq, "google.rpc.retryinfo-bin", &bytes);
+    }
+    ltn_buf_done(&bytes);
+}
+
+/* Errors go out as one block of headers (Trailers-Only): some clients look nowhere else. */
+static void trailers_to_head(struct reply *rp)
+{
+    for (size_t i = 0; i < rp->r.trailer_count && rp->r.field_count < LTN_ARRAY_SIZE(rp->fields);
+         i++) {
+        rp->fields[rp->r.field_count++] = rp->trailers[i];
+    }
+    rp->r.trailer_count = 0;
+}
+
+static void set_grpc_body(struct ltn_http_request *rq, const struct ltn_grpc_response *resp)
+{
+    struct reply *rp = &rq->reply;
+    uint8_t *framed = malloc(LTN_GRPC_PREFIX_BYTES + resp->body_len);
+    if (framed == NULL) {
+        rp->failed = true;
+        return;
+    }
+    ltn_grpc_prefix(framed, false, (uint32_t)resp->body_len);
+    if (resp->body_len > 0) {
+        memcpy(framed + LTN_GRPC_PREFIX_BYTES, resp->body, resp->body_len);
+    }
+    rp->r.body = framed;
+    rp->r.body_len = LTN_GRPC_PREFIX_BYTES + resp->body_len;
+}
+
+static void add_grpc_message(struct ltn_http_request *rq, const char *message)
+{
+    struct ltn_buf text;
+    ltn_buf_init(&text, MAX_MESSAGE_BYTES + 1);
+    if (ltn_grpc_message_encode(&text, message, MAX_MESSAGE_BYTES) == 0) {
+        add_trailer(rq, "grpc-message", ltn_buf_str(&text));
+    }
+    ltn_buf_done(&text);
+}
+
+void ltn_grpc_reply(struct ltn_http_request *req, const struct ltn_grpc_response *resp)
+{
+    char number[12];
+    char cut[MAX_MESSAGE_BYTES];
+    int status = resp->status;
+    const char *message = resp->message != NULL ? resp->message : "";
+    begin(req, 200);
+    req->reply.r.no_length = true;
+    if (status == LTN_GRPC_OK && resp->body_len > req->core->max_response_bytes) {
+        req->reply.too_large = true;
+        status = LTN_GRPC_RESOURCE_EXHAUSTED;
+        message = "response over the size limit";
+    }
+    ltn_text_clean(cut, sizeof(cut), message, strlen(message));
+    (void)snprintf(number, sizeof(number), "%d", status);
+    add_field(req, "content-type", "application/grpc");
+    for (size_t i = 0; i < resp->field_count; i++) {
+        add_field(req, resp->fields[i].name, resp->fields[i].value);
+    }
+    add_trailer(req, "grpc-status", number);
+    if (cut[0] != '\0') {
+        add_grpc_message(req, cut);
+    }
+    if (status == LTN_GRPC_OK) {
+        set_grpc_body(req, resp);
+    } else {
+        if (resp->retry_after_ms != 0) {
+            add_retry_trailers(req, status, cut, resp->retry_after_ms);
+        }
+        trailers_to_head(&req->reply);
+    }
+    finish(req);
+}
+
+static int json_error(struct ltn_buf *b, int code, const char *message, bool status_body)
+{
+    struct ltn_json j;
+    ltn_json_init(&j, b);
+    ltn_json_open_object(&j);
+    if (!status_body) {
+        ltn_json_key(&j, "error");
+        ltn_json_open_object(&j);
+    }
+    ltn_json_kv_i64(&j, "code", code);
+    ltn_json_kv_str(&j, "message", message);
+    if (!status_body) {
+        ltn_json_close_object(&j);
+    }
+    ltn_json_close_object(&j);
+    return ltn_buf_error(b);
+}
+
+void ltn_reply_error_with(struct ltn_http_request *req, int rc, const char *message,
+                          uint32_t retry_after_ms, const struct ltn_error_extra *extra)
+{
+    char text[MAX_MESSAGE_BYTES];
+    if (ltn_err_retryable(rc) && retry_after_ms == 0) {
+        retry_after_ms = req->core->retry_after_s * 1000;
+    }
+    if (message == NULL) {
+        message = ltn_err_str(rc);
+    }
+    ltn_text_clean(text, sizeof(text), message, strlen(message));
+    struct ltn_buf b;
+    bool proto = req->status_body && (strcmp(req->content_type, "application/x-protobuf") == 0 ||
+                                      strcmp(req->content_type, "application/protobuf") == 0);
+    ltn_buf_init(&b, 16 * 1024);
+    int status = extra != NULL && extra->status != 0 ? extra->status : ltn_err_http(rc);
+    int failed = proto ? ltn_rpc_status(&b, ltn_err_grpc(rc), text, 0)
+                       : json_error(&b, req->status_body ? ltn_err_grpc(rc) : status, text,
+                                    req->status_body);
+    if (failed != 0) {
+        ltn_buf_reset(&b);
+    }
+    struct ltn_http_response resp = {
+        .status = status,
+        .content_type = proto ? "application/x-protobuf" : "application/json",
+        .take_body = true,
+        .retry_after_s = ltn_err_retryable(rc) ? (retry_after_ms + 999) / 1000 : 0,
+        .fields = extra != NULL ? &extra->field : NULL,
+        .field_count = extra != NULL && extra->field.name != NULL ? 1 : 0,
+    };
+    resp.body = ltn_buf_steal(&b, &resp.body_len);
+    ltn_buf_done(&b);
+    ltn_http_reply(req, &resp);
+}
+
+void ltn_http_reply_error(struct ltn_http_request *req, int rc, const char *message,
+                          uint32_t retry_after_ms)
+{
+    if (!req->grpc) {
+        ltn_reply_error_with(req, rc, message, retry_after_ms, NULL);
+        return;
+    }
+    if (retry_after_ms == 0) {
+        retry_after_ms = req->core->retry_after_s * 1000;
+    }
+    const struct ltn_grpc_response resp = {
+        .status = ltn_err_grpc(rc),
+        .message = message != NULL ? message : ltn_err_str(rc),
+        .retry_after_ms = ltn_err_retryable(rc) ? retry_after_ms : 0,
+    };
+    ltn_grpc_reply(req, &resp);
+}
