@@ -425,30 +425,18 @@ static void take_op(struct ltn_fleet *f, struct ltn_fleet_proc *p, const struct 
     }
 }
 
-/* True when this window of the process was not taken before. */
-static bool first_time(struct ltn_fleet_proc *p, const struct ltn_update_resource *r)
+/* True for the newest window of the process, also when it comes again: late ones must not put
+ * counters back. */
+static bool is_newest(struct ltn_fleet_proc *p, const struct ltn_update_resource *r)
 {
-    if (!r->has_sequence)
-        return true;
     if (strcmp(p->seen_instance, r->instance) != 0) {
         (void)ltn_copy_str(p->seen_instance, sizeof(p->seen_instance), r->instance);
-        p->seen_sequence = r->sequence;
-        p->seen_bits = 1;
+        p->seen_sequence = 0;
         p->slot_sequence = 0;
-        p->last_slot = 0;
-        return true;
     }
-    if (r->sequence > p->seen_sequence) {
-        uint64_t shift = r->sequence - p->seen_sequence;
-        p->seen_bits = shift < 64 ? p->seen_bits << shift : 0;
-        p->seen_bits |= 1;
-        p->seen_sequence = r->sequence;
-        return true;
-    }
-    uint64_t back = p->seen_sequence - r->sequence;
-    if (back >= 64 || (p->seen_bits >> back & 1) != 0)
+    if (r->has_sequence && r->sequence < p->seen_sequence)
         return false;
-    p->seen_bits |= 1ULL << back;
+    p->seen_sequence = r->sequence;
     return true;
 }
 
@@ -458,18 +446,16 @@ static void take_process(struct ltn_fleet *f, struct ltn_fleet_node *node,
     struct ltn_fleet_proc *p = get_proc(f, node, r);
     if (p == NULL)
         return;
-    bool fresh = first_time(p, r);
+    bool newest = is_newest(p, r);
     p->last_seen_ns = f->now_ns;
     (void)ltn_copy_str(p->comm, sizeof(p->comm), r->comm);
     (void)ltn_copy_str(p->gpu_uuid, sizeof(p->gpu_uuid), r->gpu_uuid);
     for (const struct ltn_update_op *o = r->ops; o != NULL; o = o->next)
         take_op(f, p, o);
-    if (!fresh) {
-        f->counters.windows_duplicate += r->steps.present ? 1 : 0;
-        return;
+    if (newest) {
+        take_comms(f, p, r->comms);
+        join_job(f, p, r);
     }
-    take_comms(f, p, r->comms);
-    join_job(f, p, r);
     if (p->job != NULL) {
         p->job->last_seen_ns = f->now_ns;
         if (p->world_size > p->job->world_size)
@@ -477,9 +463,11 @@ static void take_process(struct ltn_fleet *f, struct ltn_fleet_node *node,
     }
     if (!r->steps.present || r->end_ns == 0)
         return;
-    if (p->first_steps == 0 || r->steps.steps_total < p->steps_total)
-        p->first_steps = r->steps.steps_total;
-    p->steps_total = r->steps.steps_total;
+    if (newest) {
+        if (p->first_steps == 0 || r->steps.steps_total < p->steps_total)
+            p->first_steps = r->steps.steps_total;
+        p->steps_total = r->steps.steps_total;
+    }
     ltn_fleet_rank_window(f, p, r);
 }
 

@@ -121,7 +121,7 @@ struct ltn_fleet_proc {
     char gpu_uuid[64];
     char key[LTN_STRAGGLER_KEY_BYTES];
     uint64_t first_seen_ns, last_seen_ns;
-    uint64_t seen_sequence, seen_bits; /* newest window sequence and those before it */
+    uint64_t seen_sequence; /* newest window of that agent instance */
     char seen_instance[64];
     struct ltn_map ops; /* "source\x1fop" -> struct ltn_update_op of its own */
     struct ltn_fleet_comm comms[LTN_FLEET_COMMS];
@@ -191,6 +191,13 @@ struct ltn_fleet_incident {
     double explained_share;
 };
 
+/* Incidents opened, by what /metrics tells them apart by. */
+struct ltn_fleet_incident_total {
+    char severity[16], kind[48];
+    char node[LTN_NAME_BYTES];
+    uint64_t count;
+};
+
 struct ltn_fleet_opts {
     uint64_t window_ns;
     size_t max_nodes;     /* 20000 */
@@ -217,8 +224,9 @@ struct ltn_fleet {
     struct ltn_map open;              /* "job\x1fkey" -> struct ltn_fleet_verdict */
     struct ltn_fleet_verdict *closed; /* ring of max_verdicts */
     size_t closed_n, closed_at;
-    struct ltn_map incidents;       /* "node\x1fid" -> struct ltn_fleet_incident */
-    struct ltn_map incident_totals; /* "severity\x1fkind\x1fnode" -> uint64_t * */
+    struct ltn_map incidents; /* "node\x1fid" -> struct ltn_fleet_incident */
+    struct ltn_map
+        incident_totals; /* "severity\x1fkind\x1fnode" -> struct ltn_fleet_incident_total */
     double *scratch;
     size_t scratch_n;
     struct ltn_fleet_counters counters;

@@ -101,15 +101,18 @@ static void count_incident(struct ltn_fleet *f, const struct ltn_update_incident
     int n = snprintf(key, sizeof(key), "%s\x1f%s\x1f%s", i->severity, i->kind, i->node);
     if (n <= 0 || (size_t)n >= sizeof(key))
         return;
-    uint64_t *total = ltn_map_get_str(&f->incident_totals, key);
+    struct ltn_fleet_incident_total *total = ltn_map_get_str(&f->incident_totals, key);
     if (total == NULL) {
         total = calloc(1, sizeof(*total));
         if (total == NULL || ltn_map_put_str(&f->incident_totals, key, total) != 0) {
             free(total);
             return;
         }
+        (void)ltn_copy_str(total->severity, sizeof(total->severity), i->severity);
+        (void)ltn_copy_str(total->kind, sizeof(total->kind), i->kind);
+        (void)ltn_copy_str(total->node, sizeof(total->node), i->node);
     }
-    ++*total;
+    total->count++;
 }
 
 /* Makes room by dropping the incident that changed longest ago, closed ones first. */
