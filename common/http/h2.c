@@ -10,16 +10,19 @@
 #include "base/err.h"
 #include "http/bucket.h"
 
+#define FRAME_HEADER_BYTES 9
+#define MAX_PADDING        256U
 #define MAX_CONTINUATIONS  8
 #define MAX_SETTINGS       32
 #define MAX_OUTBOUND_ACK   200
 #define HEADER_TABLE_BYTES 4096
-#define TINY_DATA_BYTES    64
+#define TINY_DATA_BYTES    64U
 #define HEADER_EXCESS      8 /* times the limit, then the stream is cut without an answer */
 #define MAX_REPLY_FIELDS   48
 #define REFUND_PER_REPLY   32
 #define REFUND_PER_DATA    4
 #define PROGRESS_PER_REPLY 1024
+#define ANSWERED_GRACE_NS  (500 * LTN_NS_PER_MS)
 
 static const uint8_t drain_ping[8] = {'l', 't', 'n', 'd', 'r', 'a', 'i', 'n'};
 
@@ -29,7 +32,10 @@ struct stream {
     int32_t id;
     struct ltn_head *head; /* until it is complete */
     bool head_seen;        /* complete: further header blocks are trailers */
-    bool replied;
+    bool done;             /* a reply was given */
+    bool replied;          /* and is not yet sent whole */
+    bool reset_at_once;    /* when the reply is out before the request is whole */
+    uint64_t answered_ns;  /* reply sent, the peer still sends; 0: not so */
     void *request;
     /* the reply's body and trailers while they go out */
     uint8_t *body;
@@ -49,6 +55,7 @@ struct ltn_h2 {
     struct stream *streams;
     size_t stream_count;
     size_t unsent_count;
+    size_t answered_count;
     uint64_t progress;
     bool in_head;
     bool flooded;
@@ -58,6 +65,9 @@ struct ltn_h2 {
     struct ltn_bucket resets;
     struct ltn_bucket nuisance;
     struct ltn_bucket faults;
+    uint8_t scan[FRAME_HEADER_BYTES];
+    size_t scan_len;
+    size_t scan_skip;       /* payload, at first the preface, still to pass */
     const uint8_t *pending; /* from nghttp2, not yet copied out */
     size_t pending_len;
 };
@@ -91,6 +101,9 @@ static struct stream *stream_of(struct ltn_h2 *s, int32_t id)
 
 static void reply_done(struct ltn_h2 *s, struct stream *st)
 {
+    free(st->body);
+    st->body = NULL;
+    st->body_len = 0;
     if (st->replied) {
         st->replied = false;
         s->unsent_count--;
@@ -101,6 +114,7 @@ static void reply_done(struct ltn_h2 *s, struct stream *st)
 static void stream_free(struct ltn_h2 *s, struct stream *st)
 {
     reply_done(s, st);
+    s->answered_count -= st->answered_ns != 0 ? 1 : 0;
     if (st->prev != NULL) {
         st->prev->next = st->next;
     } else {
@@ -111,7 +125,6 @@ static void stream_free(struct ltn_h2 *s, struct stream *st)
     }
     s->stream_count--;
     ltn_head_free(st->head);
-    free(st->body);
     ltn_arena_done(&st->trailer_arena);
     free(st);
 }
@@ -239,8 +252,6 @@ static void on_data_frame(struct ltn_h2 *s, const nghttp2_frame *frame)
 {
     if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) {
         stream_end(s, frame->hd.stream_id);
-    } else if (frame->hd.length - frame->data.padlen < TINY_DATA_BYTES) {
-        nuisance(s);
     }
 }
 
@@ -273,7 +284,7 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
             nuisance(s);
         }
         break;
-    default: /* PRIORITY, WINDOW_UPDATE, GOAWAY, unknown ones */
+    default: /* PRIORITY, WINDOW_UPDATE, GOAWAY */
         nuisance(s);
         break;
     }
@@ -289,7 +300,8 @@ static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const u
     if (st != NULL && st->request != NULL) {
         s->sink.data(s->arg, st->request, p, n);
     } else {
-        (void)nghttp2_session_consume(ng, id, n);
+        /* Discarded; without credit for the stream, so that the rest stays where it is. */
+        (void)nghttp2_session_consume_connection(ng, n);
     }
     return 0;
 }
@@ -354,9 +366,15 @@ static int on_frame_send(nghttp2_session *ng, const nghttp2_frame *frame, void *
     if (st != NULL) {
         reply_done(s, st);
     }
-    /* Answered before the request was whole: the peer need not send the rest. */
+    /* Answered before the request was whole: the peer need not send the rest. Some HTTP clients
+     * lose the answer when the reset comes right behind it, so it waits a little. */
     if (nghttp2_session_get_stream_remote_close(ng, id) == 0) {
-        (void)nghttp2_submit_rst_stream(ng, NGHTTP2_FLAG_NONE, id, NGHTTP2_NO_ERROR);
+        if (st == NULL || st->reset_at_once) {
+            (void)nghttp2_submit_rst_stream(ng, NGHTTP2_FLAG_NONE, id, NGHTTP2_NO_ERROR);
+        } else {
+            st->answered_ns = s->now_ns;
+            s->answered_count++;
+        }
     }
     return 0;
 }
@@ -422,6 +440,7 @@ struct ltn_h2 *ltn_h2_new(const struct ltn_h2_conf *conf, const struct ltn_sessi
     s->conf = *conf;
     s->sink = *sink;
     s->arg = arg;
+    s->scan_skip = NGHTTP2_CLIENT_MAGIC_LEN;
     ltn_bucket_init(&s->resets, conf->reset_burst, conf->reset_per_s);
     ltn_bucket_init(&s->nuisance, conf->nuisance_burst, conf->nuisance_per_s);
     ltn_bucket_init(&s->faults, conf->fault_burst, conf->fault_per_s);
@@ -451,9 +470,47 @@ void ltn_h2_free(struct ltn_h2 *s)
     free(s);
 }
 
+/* The library skips frames of unknown types and data made of padding without a word, so the frame
+ * headers are also read here. */
+static void judge_header(struct ltn_h2 *s)
+{
+    const uint8_t *h = s->scan;
+    uint32_t length = (uint32_t)h[0] << 16 | (uint32_t)h[1] << 8 | (uint32_t)h[2];
+    s->scan_skip = length;
+    s->scan_len = 0;
+    if (h[3] > NGHTTP2_CONTINUATION) {
+        nuisance(s);
+    } else if (h[3] == NGHTTP2_DATA && (h[4] & NGHTTP2_FLAG_END_STREAM) == 0 &&
+               length < ((h[4] & NGHTTP2_FLAG_PADDED) != 0 ? MAX_PADDING : 0) + TINY_DATA_BYTES) {
+        nuisance(s);
+    }
+}
+
+static void scan_frames(struct ltn_h2 *s, const uint8_t *p, size_t n)
+{
+    while (n > 0 && !s->flooded) {
+        size_t part;
+        if (s->scan_skip > 0) {
+            part = n < s->scan_skip ? n : s->scan_skip;
+            s->scan_skip -= part;
+        } else {
+            part = FRAME_HEADER_BYTES - s->scan_len;
+            part = part < n ? part : n;
+            memcpy(s->scan + s->scan_len, p, part);
+            s->scan_len += part;
+            if (s->scan_len == FRAME_HEADER_BYTES) {
+                judge_header(s);
+            }
+        }
+        p += part;
+        n -= part;
+    }
+}
+
 int ltn_h2_feed(struct ltn_h2 *s, const uint8_t *p, size_t n, uint64_t now_ns)
 {
     s->now_ns = now_ns;
+    scan_frames(s, p, n);
     ssize_t used = nghttp2_session_mem_recv(s->ng, p, n);
     if (used >= 0) {
         return 0;
@@ -570,11 +627,13 @@ int ltn_h2_reply(struct ltn_h2 *s, int32_t id, struct ltn_session_reply *reply)
     struct stream *st = stream_of(s, id);
     uint8_t *body = reply->body;
     reply->body = NULL;
-    if (st == NULL || st->replied || st->body != NULL) {
+    if (st == NULL || st->done) {
         free(body);
         return LTN_ERR_CLOSED;
     }
     st->request = NULL; /* the sink replied, it knows */
+    st->done = true;
+    st->reset_at_once = reply->no_length;
     st->body = body;
     st->body_len = reply->body_len;
     int rc = keep_trailers(st, reply);
@@ -597,6 +656,19 @@ void ltn_h2_reset(struct ltn_h2 *s, int32_t id, uint32_t code)
         st->request = NULL;
     }
     (void)nghttp2_submit_rst_stream(s->ng, NGHTTP2_FLAG_NONE, id, code);
+}
+
+void ltn_h2_tick(struct ltn_h2 *s, uint64_t now_ns)
+{
+    s->now_ns = now_ns;
+    if (s->answered_count == 0) {
+        return;
+    }
+    for (struct stream *st = s->streams; st != NULL; st = st->next) {
+        if (st->answered_ns != 0 && now_ns - st->answered_ns > ANSWERED_GRACE_NS) {
+            (void)nghttp2_submit_rst_stream(s->ng, NGHTTP2_FLAG_NONE, st->id, NGHTTP2_NO_ERROR);
+        }
+    }
 }
 
 size_t ltn_h2_pull(struct ltn_h2 *s, uint8_t *dst, size_t room)
