@@ -15,6 +15,7 @@
 #include "capture/build.h"
 #include "capture/kernel_maps.h"
 #include "capture/procs.h"
+#include "stats/exphist.h"
 
 #define PROCS_MAX     8192
 #define CALLS_BATCH   1024
@@ -281,7 +282,7 @@ static void forget(struct ltn_aggregate *a, struct ltn_cap_proc *p)
         }
     }
     for (size_t i = 0; i < p->thread_count; i++) {
-        (void)bpf_map_delete_elem(m->threads, &p->threads[i].now.tid);
+        (void)bpf_map_delete_elem(m->threads, &p->threads[i].tid);
     }
     for (size_t i = 0; i < p->comm_count; i++) {
         struct ltn_comm_key key = {.comm = p->comms[i].comm, .tgid = p->tgid};
@@ -307,29 +308,6 @@ static void forget_ended(struct ltn_aggregate *a)
     }
 }
 
-/* Lower edge of a histogram bucket in ns: the inverse of the kernel's index. */
-static uint64_t bucket_low_ns(unsigned i)
-{
-    if (i < 32) {
-        return i;
-    }
-    unsigned log = (i >> 4) + 3;
-    return (16ULL + (i & 15)) << (log - 4);
-}
-
-static uint64_t p99_ns(const uint64_t hist[LTN_HIST_BUCKETS], uint64_t total)
-{
-    uint64_t above = total / 100;
-    uint64_t sum = 0;
-    for (unsigned i = LTN_HIST_BUCKETS; i-- > 0;) {
-        sum += hist[i];
-        if (sum > above) {
-            return bucket_low_ns(i + 1);
-        }
-    }
-    return 0;
-}
-
 static void set_slow(struct ltn_aggregate *a)
 {
     for (uint32_t op = 1; op < LTN_OP_COUNT; op++) {
@@ -347,7 +325,7 @@ static void set_slow(struct ltn_aggregate *a)
         if (total < SLOW_MIN_CALLS) {
             continue;
         }
-        uint64_t slow = p99_ns(hist, total) * SLOW_FACTOR;
+        uint64_t slow = (uint64_t)ltn_khist_quantile_ns(hist, LTN_HIST_BUCKETS, 0.99) * SLOW_FACTOR;
         slow = slow < SLOW_FLOOR_NS ? SLOW_FLOOR_NS : slow;
         if (slow != a->slow[op] &&
             bpf_map_update_elem(a->opts.maps.slow_ns, &op, &slow, BPF_ANY) == 0) {

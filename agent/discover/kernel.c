@@ -488,15 +488,18 @@ static void say_ptrace(struct ltn_kernel_facts *k, const struct tries *t)
 {
     char value[160];
     if (k->ptrace_scope < 0) {
-        (void)snprintf(value, sizeof(value), "no Yama; other users' processes %s",
+        (void)snprintf(value, sizeof(value), "no Yama; process 1 %s",
                        t->ptrace == 0 ? "can be read" : "cannot be read");
     } else {
-        (void)snprintf(value, sizeof(value), "ptrace_scope %d; other users' processes %s",
-                       k->ptrace_scope, t->ptrace == 0 ? "can be read" : "cannot be read");
+        (void)snprintf(value, sizeof(value), "ptrace_scope %d; process 1 %s", k->ptrace_scope,
+                       t->ptrace == 0 ? "can be read" : "cannot be read");
     }
     struct ltn_finding *f =
         add(k, "ptrace", t->ptrace == 0 ? LTN_FINDING_OK : LTN_FINDING_WARN, value);
-    if (t->ptrace != 0) {
+    if (t->ptrace != 0 && has_cap(k, CAP_NR_SYS_PTRACE)) {
+        advise(f, "CAP_SYS_PTRACE is held, yet process 1 refuses: a security module may forbid it "
+                  "(AppArmor: set the profile to Unconfined)");
+    } else if (t->ptrace != 0) {
         advise(f, "grant CAP_SYS_PTRACE to find libraries in containers and to read ranks and "
                   "Python stacks");
     }

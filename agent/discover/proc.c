@@ -176,6 +176,19 @@ static int read_status(pid_t pid, struct ltn_proc *p)
     return 0;
 }
 
+int ltn_proc_read_uid(pid_t pid, uid_t *ret)
+{
+    struct ltn_proc p = {.pid = pid, .uid = (uid_t)-1};
+    int rc = read_status(pid, &p);
+    if (rc == 0 && p.uid == (uid_t)-1) {
+        rc = LTN_ERR_MALFORMED;
+    }
+    if (rc == 0) {
+        *ret = p.uid;
+    }
+    return rc;
+}
+
 static void read_exe(pid_t pid, struct ltn_proc *p)
 {
     char path[64];

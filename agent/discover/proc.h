@@ -43,6 +43,9 @@ int ltn_proc_read(pid_t pid, struct ltn_proc *ret) ltn_must_check;
  * the rest of *ret is zero. Errors as above. About a tenth of the price. */
 int ltn_proc_read_stat(pid_t pid, struct ltn_proc *ret) ltn_must_check;
 
+/* Reads only the real user id. Errors as above. */
+int ltn_proc_read_uid(pid_t pid, uid_t *ret) ltn_must_check;
+
 /* Takes a text in the form of /proc/PID/stat (len bytes) apart; pure. 0 or LTN_ERR_MALFORMED.
  * start_unix_ns is left 0. */
 int ltn_proc_parse_stat(const char *text, size_t len, struct ltn_proc *ret) ltn_must_check;

@@ -24,7 +24,8 @@
 #define FIRST_INTERVAL_S    1u
 #define LAST_INTERVAL_S     10u
 #define OUTSIDER_INTERVAL_S 60u /* processes out of scope: who moves into it does so when young */
-#define MAPS_AT_LEAST_NS    (60 * LTN_NS_PER_S)
+#define MAPS_CUDA_NS        (60 * LTN_NS_PER_S)  /* maps are read after so long even when the */
+#define MAPS_OTHER_NS       (300 * LTN_NS_PER_S) /* address space kept its size */
 
 /* What is remembered of every process, in scope or not. */
 struct entry {
@@ -396,6 +397,10 @@ static void judge(struct round *r, struct entry *e)
         return;
     }
     struct ltn_proc proc;
+    uid_t uid;
+    if (s->scope.by_uid && (ltn_proc_read_uid(e->pid, &uid) < 0 || uid != s->scope.uid)) {
+        return; /* most are turned away by this one file */
+    }
     if (ltn_proc_read(e->pid, &proc) < 0 || proc.start_ticks != e->start_ticks ||
         !ltn_scope_matches(&s->scope, &proc, e->by_pid)) {
         return;
@@ -422,7 +427,8 @@ static void check(struct round *r, struct entry *e)
     }
     if (e->proc != NULL) {
         uint64_t pages = read_pages(e->pid);
-        bool due = e->last_maps_ns == 0 || r->now_ns - e->last_maps_ns >= MAPS_AT_LEAST_NS;
+        uint64_t limit_ns = e->lib_count > 0 ? MAPS_CUDA_NS : MAPS_OTHER_NS;
+        bool due = e->last_maps_ns == 0 || r->now_ns - e->last_maps_ns >= limit_ns;
         if (pages != e->pages || poked || due) {
             e->pages = pages;
             check_maps(r, e);
@@ -432,8 +438,14 @@ static void check(struct round *r, struct entry *e)
     e->next_check_ns = r->now_ns + e->interval_s * LTN_NS_PER_S - LTN_NS_PER_S / 4;
     unsigned last = e->proc != NULL ? LAST_INTERVAL_S : OUTSIDER_INTERVAL_S;
     unsigned next = e->interval_s * 2u;
-    if (!first) {
-        e->interval_s = (uint8_t)(next > last ? last : next);
+    if (!first && e->interval_s >= last) {
+        e->interval_s = (uint8_t)last;
+    } else if (!first && next > last) {
+        /* The first long wait differs by process, so that not all come due in the same scan. */
+        e->interval_s = (uint8_t)last;
+        e->next_check_ns += (uint64_t)e->pid % last * LTN_NS_PER_S;
+    } else if (!first) {
+        e->interval_s = (uint8_t)next;
     }
 }
 
@@ -624,8 +636,8 @@ int ltn_scanner_scan(struct ltn_scanner *s, uint64_t now_mono_ns, ltn_scan_fn fn
     uint64_t wall_from = ltn_now_mono_ns();
     uint64_t cpu_from = thread_cpu_ns();
     struct round r = {.s = s, .now_ns = now_mono_ns, .fn = fn, .arg = arg};
-    struct listed *all;
-    size_t all_count;
+    struct listed *all = NULL;
+    size_t all_count = 0;
     int rc = list_processes(&all, &all_count);
     if (rc < 0) {
         return rc;

@@ -2,8 +2,8 @@
 /*
  * What runs on this node, kept up to date by a scan each second: processes that came and went, and
  * which of them map CUDA or NCCL. A scan lists /proc once; the maps of a process are read again
- * only when its address space changed size, at intervals growing from 1 s to 10 s while it has no
- * CUDA, and every minute in any case. One thread at a time.
+ * only when its address space changed size, looked at in intervals growing from 1 s to 10 s, and
+ * every minute (5 minutes without CUDA) in any case. One thread at a time.
  */
 #ifndef LTN_DISCOVER_SCAN_H
 #define LTN_DISCOVER_SCAN_H

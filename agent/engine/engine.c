@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "discover/watch.h"
 #include "engine/scope.h"
 
 #define GPU_INTERVAL_MS 1000
@@ -14,6 +16,7 @@
 
 struct ltn_engine {
     struct ltn_scanner *scanner;
+    struct ltn_watch *watch; /* NULL when not permitted */
     struct ltn_probes *probes;
     struct ltn_gpu *gpu;
     struct ltn_drain *drain;
@@ -179,6 +182,11 @@ int ltn_engine_start(const struct ltn_engine_opts *opts, struct ltn_engine **ret
         trace_pid(e, scope.pids[i]);
     }
     attach_given(e, opts);
+    rc = ltn_watch_new(&e->watch);
+    if (rc < 0) {
+        ltn_log_info("new mappings are found by the scan each second only (perf events: %s)",
+                     ltn_err_str(rc));
+    }
     ltn_engine_tick(e);
     *ret = e;
     return 0;
@@ -193,6 +201,27 @@ void ltn_engine_tick(struct ltn_engine *e)
     struct ltn_probes_info probes;
     ltn_probes_info(e->probes, &probes);
     ltn_aggregate_set_probes(e->aggregate, (uint32_t)probes.functions);
+}
+
+int ltn_engine_fd(const struct ltn_engine *e)
+{
+    return e->watch != NULL ? ltn_watch_fd(e->watch) : -1;
+}
+
+static void poke(pid_t pid, void *arg)
+{
+    struct ltn_engine *e = arg;
+    ltn_scanner_poke(e->scanner, pid);
+}
+
+void ltn_engine_look(struct ltn_engine *e)
+{
+    /* A node that starts programs all the time must not wake the agent for each. */
+    const struct timespec gather = {.tv_nsec = 3 * (long)LTN_NS_PER_MS};
+    (void)nanosleep(&gather, NULL);
+    if (e->watch != NULL && ltn_watch_read(e->watch, poke, e) > 0) {
+        ltn_engine_tick(e);
+    }
 }
 
 void ltn_engine_stop(struct ltn_engine *e)
@@ -210,6 +239,7 @@ void ltn_engine_stop(struct ltn_engine *e)
     ltn_drain_free(e->drain);
     ltn_probes_free(e->probes);
     ltn_scanner_free(e->scanner);
+    ltn_watch_free(e->watch);
     (void)ltn_gpu_free(e->gpu);
     free(e);
 }

@@ -39,6 +39,11 @@ int ltn_engine_start(const struct ltn_engine_opts *opts, struct ltn_engine **ret
 /* To be called every second: looks for new processes and libraries. */
 void ltn_engine_tick(struct ltn_engine *e);
 
+/* Readable (poll) when some process mapped a library of interest; ltn_engine_look then attaches at
+ * once instead of at the next tick. -1 when the privileges do not allow to be told. */
+int ltn_engine_fd(const struct ltn_engine *e);
+void ltn_engine_look(struct ltn_engine *e);
+
 /* Stops the threads (a last window is made), detaches and frees. NULL is ignored. */
 void ltn_engine_stop(struct ltn_engine *e);
 

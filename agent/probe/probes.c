@@ -18,6 +18,7 @@
 #include "bpf/event.h"
 #include "discover/elf.h"
 #include "probe/ops.h"
+#include "probe/probes_internal.h"
 #include "probe/tracepoint.h"
 
 #include "agent.skel.h"
@@ -496,6 +497,21 @@ int ltn_probes_attach(struct ltn_probes *p, const struct ltn_lib *lib, struct lt
         return ltn_errinfo_set(info, rc, "cannot attach to %s: %s", lib->path, ltn_err_str(rc));
     }
     return rc;
+}
+
+int ltn_probes_attach_site(struct ltn_probes *p, int fd, const struct ltn_link_site *site)
+{
+    if (p->file_count == MAX_FILES) {
+        return LTN_ERR_COUNT;
+    }
+    struct attached a = {.lib_id = LTN_PROBES_OWN_FILE, .link_fds = {-1, -1}};
+    int rc = attach_links(p, &a, fd, site, 1);
+    if (rc < 0) {
+        release(&a);
+        return rc;
+    }
+    p->files[p->file_count++] = a;
+    return 0;
 }
 
 void ltn_probes_detach(struct ltn_probes *p, uint32_t lib_id)

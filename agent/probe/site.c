@@ -19,9 +19,11 @@ static struct ltn_site site(uint32_t delta_bytes, enum ltn_site_kind kind)
     return (struct ltn_site){.delta_bytes = delta_bytes, .kind = kind, .text = text_of[kind]};
 }
 
-static bool is_short_jcc(const uint8_t *c, size_t n)
+/* jcc rel8 or rel32. */
+static bool is_jcc(const uint8_t *c, size_t n)
 {
-    return n >= 2 && c[0] >= 0x70 && c[0] <= 0x7f;
+    return (n >= 2 && c[0] >= 0x70 && c[0] <= 0x7f) ||
+           (n >= 6 && c[0] == 0x0f && c[1] >= 0x80 && c[1] <= 0x8f);
 }
 
 /* Instructions the kernel's x86 uprobes emulate in every version since 5.15. */
@@ -36,13 +38,13 @@ static bool x86_emulated(const uint8_t *c, size_t n)
     if (n >= 2 && c[0] == 0x66 && c[1] == 0x90) {
         return true; /* two-byte nop */
     }
-    if ((n >= 2 && c[0] == 0xeb) || is_short_jcc(c, n)) {
-        return true; /* jmp rel8, jcc rel8 */
+    if (n >= 2 && c[0] == 0xeb) {
+        return true; /* jmp rel8 */
     }
     if (n >= 5 && (c[0] == 0xe9 || c[0] == 0xe8)) {
         return true; /* jmp rel32, call rel32 */
     }
-    return n >= 6 && c[0] == 0x0f && c[1] >= 0x80 && c[1] <= 0x8f; /* jcc rel32 */
+    return is_jcc(c, n);
 }
 
 /* nop with a memory operand, 3 bytes and longer, with or without the 66 prefix. */
@@ -76,8 +78,8 @@ static struct ltn_site pick_x86(const uint8_t *c, size_t n)
         }
         return site(0, LTN_SITE_SINGLE_STEPPED);
     }
-    /* cmpl $imm32, disp32(%rip); jcc rel8: flags only, stack pointer and arguments untouched. */
-    if (n >= 12 && c[0] == 0x81 && c[1] == 0x3d && is_short_jcc(c + 10, n - 10)) {
+    /* cmpl $imm32, disp32(%rip); jcc: flags only, stack pointer and arguments untouched. */
+    if (n >= 12 && c[0] == 0x81 && c[1] == 0x3d && is_jcc(c + 10, n - 10)) {
         return site(10, LTN_SITE_AFTER_COMPARE);
     }
     return site(0, LTN_SITE_SINGLE_STEPPED);

@@ -72,8 +72,9 @@ class SumTests(unittest.TestCase):
     def test_skipped_parts_of_a_passed_test(self):
         cmocka = "[  SKIPPED ] part_two\n[  SKIPPED ] 1 test(s), listed below:\n[  SKIPPED ] part_two\n"
         self.expect({"dev.xml": suite(case("a", "run", "", cmocka),
-                                      case("e", "run", "", "SKIP: test_net: no namespaces\n"))},
-                    0, "2 passed, 0 failed, 2 skipped", "dev: a/part_two",
+                                      case("e", "run", "", "SKIP: test_net: no namespaces\n"),
+                                      case("f", "run", "", "SKIPPED: mount: not root\n"))},
+                    0, "3 passed, 0 failed, 3 skipped", "dev: a/part_two", "dev: f/mount: not root",
                     "dev: e/test_net: no namespaces")
 
     def test_failed_step(self):

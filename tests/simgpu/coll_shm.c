@@ -54,9 +54,9 @@ static uint64_t transfer_ns(const struct sim_comm *comm, uint64_t bytes)
     return sim_set.coll_latency_ns + (permille == 0 ? ns : ns * permille / 1000);
 }
 
-static void ring_bell(struct sim_shm *shm, const struct sim_device *dev, int index)
+static void ring_bell(struct sim_shm *shm, int index)
 {
-    if (index < 0 || index >= SIM_MAX_BELLS || index == dev->bell_index)
+    if (index < 0 || index >= SIM_MAX_BELLS)
         return;
     atomic_fetch_add(&shm->bells[index].word, 1);
     sim_futex_wake(&shm->bells[index].word, 1);
@@ -70,8 +70,7 @@ static uint64_t first_word(const struct sim_coll_op *op)
     return value;
 }
 
-static void arrive_coll(struct sim_shm *shm, struct sim_device *dev, struct sim_coll_op *op,
-                        uint64_t at)
+static void arrive_coll(struct sim_shm *shm, struct sim_coll_op *op, uint64_t at)
 {
     struct sim_comm *comm = &shm->comms[op->comm];
     uint64_t signature = ((uint64_t)op->func << 56) ^ ((uint64_t)op->dtype << 48) ^
@@ -99,12 +98,13 @@ static void arrive_coll(struct sim_shm *shm, struct sim_device *dev, struct sim_
         last = true;
     }
     sim_unlock(&comm->lock);
-    for (uint32_t r = 0; last && r < comm->nranks; r++)
-        ring_bell(shm, dev, atomic_load(&comm->ranks[r].bell));
+    for (uint32_t r = 0; last && r < comm->nranks; r++) {
+        if (r != op->rank)
+            ring_bell(shm, atomic_load(&comm->ranks[r].bell));
+    }
 }
 
-static void arrive_p2p(struct sim_shm *shm, struct sim_device *dev, struct sim_coll_op *op,
-                       uint64_t at)
+static void arrive_p2p(struct sim_shm *shm, struct sim_coll_op *op, uint64_t at)
 {
     struct sim_comm *comm = &shm->comms[op->comm];
     struct sim_channel *c = &shm->channels[op->channel];
@@ -129,7 +129,7 @@ static void arrive_p2p(struct sim_shm *shm, struct sim_device *dev, struct sim_c
     }
     sim_unlock(&comm->lock);
     if (last)
-        ring_bell(shm, dev, atomic_load(&comm->ranks[op->peer].bell));
+        ring_bell(shm, atomic_load(&comm->ranks[op->peer].bell));
 }
 
 void sim_coll_arrive(struct sim_device *dev, struct sim_coll_op *ops, uint32_t n, uint64_t at_ns)
@@ -138,9 +138,9 @@ void sim_coll_arrive(struct sim_device *dev, struct sim_coll_op *ops, uint32_t n
     for (uint32_t i = 0; i < n; i++) {
         atomic_store(&shm->comms[ops[i].comm].ranks[ops[i].rank].bell, dev->bell_index);
         if (ops[i].kind == SIM_OP_COLL)
-            arrive_coll(shm, dev, &ops[i], at_ns);
+            arrive_coll(shm, &ops[i], at_ns);
         else
-            arrive_p2p(shm, dev, &ops[i], at_ns);
+            arrive_p2p(shm, &ops[i], at_ns);
     }
 }
 

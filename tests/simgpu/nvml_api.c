@@ -181,8 +181,20 @@ NVML_DEV(nvmlDeviceGetPciInfo_v3, (nvmlDevice_t dev, struct sim_pci *pci), {
     pci->device_id = 0x233010de;
 })
 
-// Busy share since the previous call in this process; the first call looks back over a short
-// wait-free estimate.
+// Start of the work in flight, 0 when idle; a killed process leaves a stale value behind, which
+// does not count.
+static uint64_t inflight_since(struct sim_dev *dev)
+{
+    uint64_t since = atomic_load(&dev->inflight_since_ns);
+    for (size_t i = 0; since != 0 && i < SIM_MAX_PROCS; i++) {
+        int pid = atomic_load(&dev->procs[i].pid);
+        if (pid != 0 && sim_alive(pid, dev->procs[i].start_ticks))
+            return since;
+    }
+    return 0;
+}
+
+// Busy share since the previous call in this process.
 static unsigned utilisation(struct sim_dev *dev)
 {
     static struct {
@@ -190,7 +202,7 @@ static unsigned utilisation(struct sim_dev *dev)
         unsigned last;
     } prev[SIM_MAX_DEVICES];
     int i = device_index(dev);
-    uint64_t now = sim_now_ns(), since = atomic_load(&dev->inflight_since_ns);
+    uint64_t now = sim_now_ns(), since = inflight_since(dev);
     uint64_t busy = atomic_load(&dev->busy_ns) + (since != 0 && now > since ? now - since : 0);
     if (prev[i].at_ns == 0) {
         prev[i].last = since != 0 ? 100 : 0;
@@ -258,7 +270,7 @@ NVML_DEV(nvmlDeviceGetMaxClockInfo, (nvmlDevice_t dev, int type, unsigned *mhz),
 static unsigned power_mw(struct sim_dev *dev)
 {
     uint32_t fixed = atomic_load(&dev->power_mw);
-    return fixed != 0 ? fixed : 90000 + (atomic_load(&dev->inflight_since_ns) != 0 ? 420000u : 0u);
+    return fixed != 0 ? fixed : 90000 + (inflight_since(dev) != 0 ? 420000u : 0u);
 }
 NVML_DEV(nvmlDeviceGetPowerUsage, (nvmlDevice_t dev, unsigned *mw), *mw = power_mw(dev))
 NVML_DEV(nvmlDeviceGetEnforcedPowerLimit, (nvmlDevice_t dev, unsigned *mw), *mw = 700000)
@@ -277,7 +289,7 @@ NVML_DEV(nvmlDeviceGetPerformanceState, (nvmlDevice_t dev, int *state), *state =
 static unsigned long long reasons(struct sim_dev *dev)
 {
     unsigned long long bits = atomic_load(&dev->reasons);
-    return bits != 0 || atomic_load(&dev->inflight_since_ns) != 0 ? bits : 1; // 1 = idle
+    return bits != 0 || inflight_since(dev) != 0 ? bits : 1; // 1 = idle
 }
 NVML_DEV(nvmlDeviceGetCurrentClocksEventReasons, (nvmlDevice_t dev, unsigned long long *bits),
          *bits = reasons(dev))
@@ -294,7 +306,7 @@ NVML_DEV(nvmlDeviceGetPcieReplayCounter, (nvmlDevice_t dev, unsigned *v), *v = 0
 NVML_DEV(nvmlDeviceGetPcieThroughput, (nvmlDevice_t dev, int counter, unsigned *kbps), {
     if (counter < 0 || counter > 1)
         return NVML_EINVAL;
-    *kbps = atomic_load(&dev->inflight_since_ns) != 0 ? 1500000 : 0;
+    *kbps = inflight_since(dev) != 0 ? 1500000 : 0;
 })
 NVML_DEV(nvmlDeviceGetTotalEccErrors,
          (nvmlDevice_t dev, int type, int counter, unsigned long long *n), {

@@ -163,6 +163,21 @@ static uint64_t stream_interest(struct sim_device *dev, struct sim_stream *s)
     return wanted ? at : SIM_NEVER;
 }
 
+// A stream whose head waits for another stream of this device is a waiter of that stream.
+static void arm_dependencies(struct sim_device *dev)
+{
+    for (size_t i = 0; i < SIM_MAX_STREAMS; i++) {
+        struct sim_stream *s = &dev->streams[i];
+        if (s->ring == NULL || atomic_load(&s->completed) >= s->submitted)
+            continue;
+        const struct sim_entry *head = entry_at(s, atomic_load(&s->completed));
+        if (head->type != SIM_E_DEP || head->end_ns != 0 || head->u.dep.stream->dev != dev)
+            continue;
+        if (head->u.dep.seq < head->u.dep.stream->wait_seq)
+            head->u.dep.stream->wait_seq = head->u.dep.seq;
+    }
+}
+
 uint64_t sim_advance_locked(struct sim_device *dev, bool gpu_thread)
 {
     bool progress = true, wake = false;
@@ -193,6 +208,7 @@ uint64_t sim_advance_locked(struct sim_device *dev, bool gpu_thread)
             }
         }
     }
+    arm_dependencies(dev);
     for (size_t i = 0; i < SIM_MAX_STREAMS; i++) {
         struct sim_stream *s = &dev->streams[i];
         if (s->ring == NULL || atomic_load(&s->completed) >= s->submitted)

@@ -107,6 +107,11 @@ static void one_step(struct train *t, struct train_loader *loader, struct buffer
         CHECK(t, ncclAllReduce(b->loss, b->loss, 1, ncclUint64, ncclSum, t->comm, t->stream));
     CHECK(t, cudaMemcpyAsync(b->host_loss, b->loss, 8, cudaMemcpyDeviceToHost, t->stream));
     sync_stream(t);
+    if (t->comm != NULL) {
+        int error = 0;
+        CHECK(t, ncclCommGetAsyncError(t->comm, &error));
+        train_check(t, error, "a collective");
+    }
     train_mix(t, *b->host_loss);
     phase_launch(t, optimiser, 0);
 }
@@ -142,6 +147,8 @@ static void window_close(struct train *t, uint64_t from_ns, uint64_t sync_ns, ui
 static bool finished(struct train *t)
 {
     const struct train_options *o = &t->opt;
+    if (t->failed_calls > 0)
+        return true;
     if (o->seconds <= 0)
         return t->steps_done >= o->steps;
     _Atomic uint64_t *stop = &t->shm->stop_step;

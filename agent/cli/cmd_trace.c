@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `lanterne trace`: a live table, or one JSON object for each recorded call. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/chan.h"
+#include "base/file.h"
+#include "cli/call_json.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/run.h"
+#include "cli/store.h"
+#include "cli/table.h"
+#include "conf/command.h"
+
+#define TEXT_MAX_BYTES (4U * 1024 * 1024)
+#define TEXTS_WAITING  64
+#define CLEAR_SCREEN   "\033[H\033[2J"
+
+struct trace {
+    struct ltn_agent_options o;
+    struct ltn_record *record; /* NULL with --no-record */
+    struct ltn_chan *texts;    /* struct ltn_buf *, made by the aggregate thread, printed by main */
+    bool colour;
+    uint64_t lost_texts;
+};
+
+static void free_text(void *arg)
+{
+    struct ltn_buf *b = arg;
+    ltn_buf_done(b);
+    free(b);
+}
+
+static struct ltn_buf *new_text(void)
+{
+    struct ltn_buf *b = malloc(sizeof(*b));
+    if (b != NULL) {
+        ltn_buf_init(b, TEXT_MAX_BYTES);
+    }
+    return b;
+}
+
+static void send_text(struct trace *t, struct ltn_buf *b)
+{
+    if (ltn_chan_send(t->texts, b, b->len) != 0) {
+        t->lost_texts++;
+        free_text(b);
+    }
+}
+
+/* The sink's functions run on the aggregate thread: they make text and hand the data on. */
+static int on_window(void *ctx, struct ltn_window *w)
+{
+    struct trace *t = ctx;
+    struct ltn_buf *b = t->o.json ? NULL : new_text();
+    if (b != NULL) {
+        ltn_table_window(b, w, t->o.node, t->colour);
+        send_text(t, b);
+    }
+    if (t->record == NULL) {
+        ltn_window_free(w);
+        return 0;
+    }
+    return ltn_record_send_window(t->record, w);
+}
+
+static int on_calls(void *ctx, struct ltn_call_batch *batch)
+{
+    struct trace *t = ctx;
+    struct ltn_buf *b = t->o.json ? new_text() : NULL;
+    if (b != NULL) {
+        for (size_t i = 0; i < batch->count; i++) {
+            ltn_call_json(b, &batch->calls[i], t->o.node);
+        }
+        send_text(t, b);
+    }
+    if (t->record == NULL) {
+        free(batch);
+        return 0;
+    }
+    return ltn_record_send_calls(t->record, batch);
+}
+
+static void print_texts(void *arg)
+{
+    struct trace *t = arg;
+    struct ltn_buf *b;
+    while ((b = ltn_chan_recv(t->texts)) != NULL) {
+        if (t->colour) {
+            (void)fputs(CLEAR_SCREEN, stdout);
+        }
+        (void)fwrite(ltn_buf_str(b), 1, b->len, stdout);
+        (void)fflush(stdout);
+        free_text(b);
+    }
+}
+
+static int start(struct trace *t, struct ltn_engine **ret, struct ltn_errinfo *info)
+{
+    struct ltn_engine_opts e;
+    int rc = ltn_agent_engine_opts(&t->o, &e, info);
+    if (rc < 0) {
+        return rc;
+    }
+    struct ltn_invoker who;
+    ltn_invoker_find(&who);
+    bool nothing_said = e.scope.pid_count == 0 && !e.scope.by_uid && t->o.cgroup[0] == '\0';
+    if (nothing_said && who.sudo) {
+        e.scope.by_uid = true;
+        e.scope.uid = who.uid;
+    }
+    if (t->o.record) {
+        rc = ltn_store_open(&t->o, false, NULL, &t->record, info);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    e.sink = (struct ltn_capture_sink){.ctx = t, .window = on_window, .calls = on_calls};
+    return ltn_engine_start(&e, ret, info);
+}
+
+static void say_what_runs(const struct trace *t, const struct ltn_engine *e)
+{
+    struct ltn_probes_info info;
+    ltn_probes_info(ltn_engine_probes(e), &info);
+    (void)fprintf(stderr, "tracing with %s links, %zu functions in %zu files; %s\n",
+                  ltn_link_kind_name(info.kind), info.functions, info.files,
+                  t->record != NULL ? ltn_record_path(t->record) : "not recorded");
+    if (ltn_probes_note(ltn_engine_probes(e))[0] != '\0') {
+        (void)fprintf(stderr, "not available here: %s\n", ltn_probes_note(ltn_engine_probes(e)));
+    }
+}
+
+static void say_losses(const struct trace *t, struct ltn_engine *e)
+{
+    struct ltn_engine_stats s;
+    ltn_engine_stats(e, &s);
+    (void)fprintf(stderr,
+                  "%" PRIu64 " windows, %" PRIu64 " records; lost: %" PRIu64 " records, %" PRIu64
+                  " windows, %" PRIu64 " tables\n",
+                  s.aggregate.windows_total, s.drain.read_total, s.drain.dropped_total,
+                  s.aggregate.windows_dropped, t->lost_texts);
+}
+
+static int run(struct trace *t)
+{
+    struct ltn_errinfo info = {0};
+    struct ltn_engine *e = NULL;
+    t->colour = isatty(STDOUT_FILENO) == 1 && getenv("NO_COLOR") == NULL && !t->o.json;
+    t->texts = ltn_chan_new(TEXTS_WAITING, (size_t)TEXTS_WAITING * TEXT_MAX_BYTES);
+    ltn_run_block_signals();
+    int rc = t->texts == NULL ? ltn_errinfo_set(&info, LTN_ERR_INTERNAL, "out of memory")
+                              : start(t, &e, &info);
+    if (rc < 0) {
+        (void)fprintf(stderr, "lanterne trace: %s\n", info.msg);
+        return rc == LTN_ERR_CONFIG ? LTN_EXIT_USAGE : LTN_EXIT_CANNOT;
+    }
+    say_what_runs(t, e);
+    ltn_run_until_signal(e, t->o.duration_ns, print_texts, t);
+    if (t->o.verbose) {
+        say_losses(t, e);
+    }
+    ltn_engine_stop(e);
+    print_texts(t);
+    return LTN_EXIT_OK;
+}
+
+int ltn_cmd_trace(int argc, char **argv)
+{
+    struct trace t = {0};
+    int code = ltn_agent_options_load(&t.o, "Watches GPU calls live and records them.", argc, argv);
+    if (code < 0) {
+        code = run(&t);
+    }
+    ltn_record_close(t.record);
+    ltn_chan_free(t.texts, free_text);
+    ltn_conf_done(&ltn_agent_table, &t.o);
+    return code;
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/options.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "conf/command.h"
+
+#define DEFAULT_CONFIG "/etc/lanterne/agent.yaml"
+#define RING_MIN_BYTES 4096
+
+const char *const ltn_attach_names[] = {"auto", "session", "multi", "perf", NULL};
+static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
+
+#define AT(field) offsetof(struct ltn_agent_options, field)
+
+static const struct ltn_conf_key keys[] = {
+    {.key = "node",
+     .type = LTN_CONF_STRING,
+     .offset = AT(node),
+     .doc = "Name of this node; the host name when empty."},
+    {.key = "cluster",
+     .type = LTN_CONF_STRING,
+     .offset = AT(cluster),
+     .doc = "Name of the cluster."},
+    {.key = "collector",
+     .type = LTN_CONF_STRING,
+     .offset = AT(collector),
+     .arg = "URL",
+     .doc = "OTLP endpoint to push to, http://HOST:4317; nothing is pushed when empty."},
+    {.key = "token_file",
+     .type = LTN_CONF_STRING,
+     .offset = AT(token_file),
+     .arg = "FILE",
+     .doc = "File with the bearer token for the collector."},
+    {.key = "db",
+     .type = LTN_CONF_STRING,
+     .offset = AT(db),
+     .arg = "FILE",
+     .doc = "The node's database; by default in /var/lib/lanterne (agent) or the user's home "
+            "(trace)."},
+    {.key = "pid",
+     .type = LTN_CONF_STRINGS,
+     .offset = AT(pids),
+     .letter = 'p',
+     .doc = "Trace only these processes and their children."},
+    {.key = "user",
+     .type = LTN_CONF_STRING,
+     .offset = AT(user),
+     .letter = 'u',
+     .doc = "Trace only processes of this user."},
+    {.key = "cgroup",
+     .type = LTN_CONF_STRING,
+     .offset = AT(cgroup),
+     .arg = "PATH",
+     .doc = "Trace only processes in this cgroup (v2) and below."},
+    {.key = "cuda_lib",
+     .type = LTN_CONF_STRINGS,
+     .offset = AT(cuda_libs),
+     .arg = "FILE",
+     .doc = "Attach to this library from the start; may be given more than once."},
+    {.key = "window",
+     .type = LTN_CONF_DURATION_NS,
+     .offset = AT(window_ns),
+     .def = "10s",
+     .min = 1,
+     .max = 600,
+     .doc = "Length of a window; the same on every node of a cluster."},
+    {.key = "duration",
+     .type = LTN_CONF_DURATION_NS,
+     .offset = AT(duration_ns),
+     .def = "0s",
+     .max = 1e9,
+     .doc = "Stop after this time; 0 = when interrupted."},
+    {.key = "ringbuf_size",
+     .type = LTN_CONF_SIZE_BYTES,
+     .offset = AT(ring_bytes),
+     .def = "4m",
+     .min = RING_MIN_BYTES,
+     .max = 1 << 30,
+     .doc = "Size of the kernel's ring for call records; a power of two."},
+    {.key = "sampling_rate",
+     .type = LTN_CONF_U64,
+     .offset = AT(sampling_rate),
+     .def = "0",
+     .max = 1e9,
+     .doc = "Keep a record of one in N launches and copies besides the slow and failed ones; 0 = "
+            "none. "
+            "Counts and percentiles never depend on it."},
+    {.key = "max_db",
+     .type = LTN_CONF_SIZE_BYTES,
+     .offset = AT(max_db_bytes),
+     .def = "10g",
+     .doc = "Ceiling on the database; the oldest rows go first; 0 = no ceiling."},
+    {.key = "record",
+     .type = LTN_CONF_BOOL,
+     .offset = AT(record),
+     .def = "true",
+     .doc = "Keep what is seen in the database."},
+    {.key = "record_all",
+     .type = LTN_CONF_BOOL,
+     .offset = AT(record_all),
+     .def = "false",
+     .doc = "Keep a record of every call."},
+    {.key = "json",
+     .type = LTN_CONF_BOOL,
+     .offset = AT(json),
+     .def = "false",
+     .doc = "Print JSON, one object a line."},
+    {.key = "verbose",
+     .type = LTN_CONF_BOOL,
+     .offset = AT(verbose),
+     .def = "false",
+     .letter = 'v',
+     .doc = "Say more."},
+    {.key = "attach",
+     .type = LTN_CONF_ENUM,
+     .offset = AT(attach),
+     .def = "auto",
+     .names = ltn_attach_names,
+     .doc = "Kind of uprobe link to use."},
+    {.key = "log_level",
+     .type = LTN_CONF_ENUM,
+     .offset = AT(log_level),
+     .def = "info",
+     .names = level_names,
+     .doc = "Least important log line still printed."},
+};
+
+const struct ltn_conf_table ltn_agent_table = {
+    .keys = keys, .n = LTN_ARRAY_SIZE(keys), .env_prefix = "LANTERNE_"};
+
+static int add_pids(const struct ltn_conf_strings *pids, struct ltn_scope *scope,
+                    struct ltn_errinfo *info)
+{
+    for (size_t i = 0; i < pids->n; i++) {
+        uint64_t pid;
+        if (!ltn_parse_u64(pids->items[i], &pid) || pid == 0 || pid > INT_MAX) {
+            return ltn_errinfo_set(info, LTN_ERR_CONFIG, "--pid: '%s' is no process id",
+                                   pids->items[i]);
+        }
+        if (scope->pid_count == LTN_ARRAY_SIZE(scope->pids)) {
+            return ltn_errinfo_set(info, LTN_ERR_CONFIG, "--pid: at most %zu processes",
+                                   LTN_ARRAY_SIZE(scope->pids));
+        }
+        scope->pids[scope->pid_count++] = (pid_t)pid;
+    }
+    return 0;
+}
+
+static int find_user(const char *name, uid_t *ret, struct ltn_errinfo *info)
+{
+    uint64_t number;
+    if (ltn_parse_u64(name, &number) && number < UINT_MAX) {
+        *ret = (uid_t)number;
+        return 0;
+    }
+    char buf[4096];
+    struct passwd pw;
+    struct passwd *found = NULL;
+    if (getpwnam_r(name, &pw, buf, sizeof(buf), &found) != 0 || found == NULL) {
+        return ltn_errinfo_set(info, LTN_ERR_CONFIG, "--user: there is no user '%s'", name);
+    }
+    *ret = found->pw_uid;
+    return 0;
+}
+
+int ltn_agent_engine_opts(const struct ltn_agent_options *o, struct ltn_engine_opts *ret,
+                          struct ltn_errinfo *info)
+{
+    if ((o->ring_bytes & (o->ring_bytes - 1)) != 0) {
+        return ltn_errinfo_set(info, LTN_ERR_CONFIG, "--ringbuf-size must be a power of two");
+    }
+    *ret = (struct ltn_engine_opts){
+        .cgroup = o->cgroup,
+        .libs = (const char *const *)o->cuda_libs.items,
+        .lib_count = o->cuda_libs.n,
+        .window_ns = o->window_ns,
+        .ring_bytes = (uint32_t)o->ring_bytes,
+        .sample_every = o->record_all ? 1 : (uint32_t)o->sampling_rate,
+        .force_kind = o->attach > 0,
+        .kind = o->attach > 0 ? (enum ltn_link_kind)(o->attach - 1) : LTN_LINK_SESSION,
+    };
+    int rc = add_pids(&o->pids, &ret->scope, info);
+    if (rc == 0 && o->user[0] != '\0') {
+        ret->scope.by_uid = true;
+        rc = find_user(o->user, &ret->scope.uid, info);
+    }
+    return rc;
+}
+
+void ltn_invoker_find(struct ltn_invoker *ret)
+{
+    uint64_t uid;
+    uint64_t gid;
+    const char *sudo_uid = getenv("SUDO_UID");
+    const char *sudo_gid = getenv("SUDO_GID");
+    *ret = (struct ltn_invoker){.uid = getuid(), .gid = getgid()};
+    if (geteuid() == 0 && sudo_uid != NULL && sudo_gid != NULL && ltn_parse_u64(sudo_uid, &uid) &&
+        ltn_parse_u64(sudo_gid, &gid) && uid < UINT_MAX && gid < UINT_MAX) {
+        ret->uid = (unsigned)uid;
+        ret->gid = (unsigned)gid;
+        ret->sudo = uid != 0;
+    }
+    char buf[4096];
+    struct passwd pw;
+    struct passwd *found = NULL;
+    if (getpwuid_r(ret->uid, &pw, buf, sizeof(buf), &found) == 0 && found != NULL &&
+        !ltn_copy_str(ret->home, sizeof(ret->home), found->pw_dir)) {
+        ret->home[0] = '\0';
+    }
+}
+
+static int print_help(const char *name, const char *summary)
+{
+    struct ltn_buf out;
+    ltn_buf_init(&out, 64 * 1024);
+    (void)ltn_buf_printf(&out, "usage: lanterne %s [options]\n%s\n\n", name, summary);
+    int rc = ltn_conf_help(&ltn_agent_table, &out);
+    (void)fputs(ltn_buf_str(&out), stdout);
+    ltn_buf_done(&out);
+    return rc == 0 ? LTN_EXIT_OK : LTN_EXIT_CANNOT;
+}
+
+static int print_config(const struct ltn_agent_options *o)
+{
+    struct ltn_buf out;
+    ltn_buf_init(&out, 64 * 1024);
+    int rc = ltn_conf_dump(&ltn_agent_table, o, &out);
+    (void)fputs(ltn_buf_str(&out), stdout);
+    ltn_buf_done(&out);
+    return rc == 0 ? LTN_EXIT_OK : LTN_EXIT_CANNOT;
+}
+
+static int use_host_name(struct ltn_agent_options *o)
+{
+    char host[HOST_NAME_MAX + 1] = {0};
+    if (o->node[0] != '\0') {
+        return 0;
+    }
+    if (gethostname(host, sizeof(host) - 1) != 0 || host[0] == '\0') {
+        return -EINVAL;
+    }
+    char *copy = strdup(host);
+    if (copy == NULL) {
+        return -ENOMEM;
+    }
+    free(o->node);
+    o->node = copy;
+    return 0;
+}
+
+int ltn_agent_options_load(struct ltn_agent_options *o, const char *summary, int argc, char **argv)
+{
+    struct ltn_errinfo info = {0};
+    struct ltn_conf_args args = {0};
+    int code = -1;
+    int rc = ltn_conf_load(&ltn_agent_table, o, DEFAULT_CONFIG, argc, argv, &args, &info);
+    if (rc < 0) {
+        (void)fprintf(stderr, "lanterne %s: %s\n", argv[0], info.msg);
+        code = LTN_EXIT_USAGE;
+    } else if (args.help) {
+        code = print_help(argv[0], summary);
+    } else if (args.word_count > 0) {
+        (void)fprintf(stderr, "lanterne %s: unexpected '%s'; see lanterne %s --help\n", argv[0],
+                      args.words[0], argv[0]);
+        code = LTN_EXIT_USAGE;
+    } else if (args.dump_config) {
+        code = print_config(o);
+    } else if (args.check_config) {
+        code = LTN_EXIT_OK;
+    } else if (use_host_name(o) < 0) {
+        (void)fprintf(stderr, "lanterne %s: this host has no name; give one with --node\n",
+                      argv[0]);
+        code = LTN_EXIT_CANNOT;
+    }
+    ltn_conf_args_done(&args);
+    if (code < 0) {
+        ltn_log_set_level((enum ltn_log_level)o->log_level);
+    }
+    return code;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options that the capturing subcommands share: one table for file, environment and flags. One
+ * thread at a time. */
+#ifndef LTN_CLI_OPTIONS_H
+#define LTN_CLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "conf/conf.h"
+#include "engine/engine.h"
+
+struct ltn_agent_options {
+    char *node;
+    char *cluster;
+    char *collector;
+    char *token_file;
+    char *db;
+    char *user;
+    char *cgroup;
+    struct ltn_conf_strings pids;
+    struct ltn_conf_strings cuda_libs;
+    uint64_t window_ns;
+    uint64_t duration_ns;
+    uint64_t ring_bytes;
+    uint64_t sampling_rate;
+    uint64_t max_db_bytes;
+    bool record;
+    bool record_all;
+    bool json;
+    bool verbose;
+    int attach;    /* index into ltn_attach_names */
+    int log_level; /* enum ltn_log_level */
+};
+
+/* "auto", "session", "multi", "perf". */
+extern const char *const ltn_attach_names[];
+
+extern const struct ltn_conf_table ltn_agent_table;
+
+/* Turns options into what the engine wants; pointers into o are kept. 0 or LTN_ERR_CONFIG with a
+ * message. */
+int ltn_agent_engine_opts(const struct ltn_agent_options *o, struct ltn_engine_opts *ret,
+                          struct ltn_errinfo *info) ltn_must_check;
+
+/* Who asked: SUDO_UID and SUDO_GID when started under sudo, else the process's own ids. */
+struct ltn_invoker {
+    unsigned uid;
+    unsigned gid;
+    bool sudo;
+    char home[512]; /* "" when unknown */
+};
+void ltn_invoker_find(struct ltn_invoker *ret);
+
+/* Loads everything for subcommand argv[0]; handles --help, --dump-config and --check-config itself.
+ * Returns -1 to go on, or the exit code to leave with. *o must be freed with
+ * ltn_conf_done(&ltn_agent_table, o) in either case. */
+int ltn_agent_options_load(struct ltn_agent_options *o, const char *summary, int argc, char **argv);
+
+#endif /* LTN_CLI_OPTIONS_H */

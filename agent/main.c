@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/attr.h"
+#include "cli/commands.h"
+#include "conf/command.h"
+
+static const struct ltn_command commands[] = {
+    {"trace", "watch GPU calls live", ltn_cmd_trace},
+    {"agent", "the same as a service: record, push to a collector", ltn_cmd_agent},
+    {"check", "can this machine be traced, and what is missing", ltn_cmd_check},
+    {"version", "version and kernel features", ltn_cmd_version},
+};
+
+int main(int argc, char **argv)
+{
+    return ltn_command_dispatch(commands, LTN_ARRAY_SIZE(commands), "lanterne", argc, argv);
+}

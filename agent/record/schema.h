@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tables and views of the record. What they mean stands in docs/internals/record.md. */
+#ifndef LTN_RECORD_SCHEMA_H
+#define LTN_RECORD_SCHEMA_H
+
+#include <stddef.h>
+
+/* Migrations for ltn_db_migrate; only ever extended. */
+extern const char *const ltn_record_migrations[];
+extern const size_t ltn_record_migration_count;
+
+/* PRAGMA application_id of our files: "LTNR". */
+#define LTN_RECORD_APPLICATION_ID 0x4c544e52
+
+/* Temporary views that a reader with our functions lays over the plain ones. */
+extern const char ltn_record_reader_views[];
+
+#endif /* LTN_RECORD_SCHEMA_H */
