@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+set(LTN_TEST_DATA ${CMAKE_SOURCE_DIR}/tests/data)
+
+if(TARGET ltn_prom)
+    ltn_test(test_prom_expo test_prom_expo.c)
+    target_link_libraries(test_prom_expo PRIVATE ltn_prom)
+    ltn_test(test_prom_series test_prom_series.c)
+    target_link_libraries(test_prom_series PRIVATE ltn_prom)
+endif()
+if(TARGET ltn_straggler)
+    foreach(topic alarms rules traces)
+        ltn_test(test_straggler_${topic} test_straggler_${topic}.c)
+        target_link_libraries(test_straggler_${topic} PRIVATE ltn_straggler m)
+        target_compile_definitions(test_straggler_${topic} PRIVATE LTN_TEST_DATA="${LTN_TEST_DATA}")
+    endforeach()
+endif()
