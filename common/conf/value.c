@@ -339,8 +339,9 @@ static int check_key(const struct ltn_conf_table *t, size_t i, struct ltn_errinf
         return ltn_errinfo_set(info, LTN_ERR_CONFIG, "key \"%s\" is too long or there twice",
                                k->key);
     }
-    if (ends_with(k->key, "token") || ends_with(k->key, "password") ||
-        ends_with(k->key, "secret")) {
+    if (k->type == LTN_CONF_STRING &&
+        (ends_with(k->key, "token") || ends_with(k->key, "password") ||
+         ends_with(k->key, "secret"))) {
         return ltn_errinfo_set(info, LTN_ERR_CONFIG, "key \"%s\": secrets are given as files",
                                k->key);
     }
