@@ -84,6 +84,23 @@ static bool group_join(struct ltn_fleet_group *g, struct ltn_fleet_proc *p)
     return true;
 }
 
+/* The group of a communicator that spans the whole world of this process, when there is just one in
+ * its role. */
+static struct ltn_fleet_group *world_group(const struct ltn_fleet_proc *p)
+{
+    struct ltn_fleet_group *only = NULL;
+    struct ltn_fleet_group *g;
+    size_t pos = 0;
+    while ((g = ltn_map_next(&p->job->groups, &pos)) != NULL) {
+        if (g->comm_id == 0 || g->size != p->world_size || g->role != p->role || g->n == 0)
+            continue;
+        if (only != NULL)
+            return NULL;
+        only = g;
+    }
+    return only;
+}
+
 /* Puts the process where it belongs now. False when that is not known yet. */
 static bool place(struct ltn_fleet *f, struct ltn_fleet_proc *p)
 {
@@ -94,8 +111,11 @@ static bool place(struct ltn_fleet *f, struct ltn_fleet_proc *p)
         return false;
     const struct ltn_fleet_comm *c = largest_comm(p, &tied);
     int32_t size = c != NULL ? c->size : p->world_size;
-    if (c != NULL && !tied)
-        (void)snprintf(name, sizeof(name), "comm-%016llx/role-%d", (unsigned long long)c->id,
+    uint64_t comm_id = c != NULL && !tied ? c->id : 0;
+    if (p->comm_count == 0 && world_group(p) != NULL)
+        comm_id = world_group(p)->comm_id;
+    if (comm_id != 0)
+        (void)snprintf(name, sizeof(name), "comm-%016llx/role-%d", (unsigned long long)comm_id,
                        p->role);
     else
         (void)snprintf(name, sizeof(name), "size-%d/role-%d", size, p->role);
@@ -105,7 +125,7 @@ static bool place(struct ltn_fleet *f, struct ltn_fleet_proc *p)
     struct ltn_fleet_group *g = get_group(p->job, name);
     if (g == NULL || !group_join(g, p))
         return false;
-    g->comm_id = c != NULL && !tied ? c->id : 0;
+    g->comm_id = comm_id;
     g->size = size;
     g->role = p->role;
     return true;

@@ -57,6 +57,20 @@ static int join(struct ltn_fleet_job *job, const struct ltn_fleet_role *role)
     return (int)job->role_count++;
 }
 
+/* The role of ranks whose communicators are known, if there is just one; else -1. */
+static int only_known_role(const struct ltn_fleet_job *job)
+{
+    int only = -1;
+    for (size_t i = 0; i < job->role_count; i++) {
+        if (job->roles[i].n == 0)
+            continue;
+        if (only >= 0)
+            return -1;
+        only = (int)i;
+    }
+    return only;
+}
+
 int ltn_fleet_role_of(struct ltn_fleet_proc *p)
 {
     struct ltn_fleet_role seen = {.n = 0};
@@ -69,6 +83,10 @@ int ltn_fleet_role_of(struct ltn_fleet_proc *p)
         if (per_step >= 0.5) /* used in the steps, not only to set the job up */
             add_rate(&seen, c->size, per_step);
     }
+    /* An agent that came after the communicators were made knows nothing of them: its ranks are
+     * taken for what the others are. */
+    if (p->comm_count == 0 && only_known_role(p->job) >= 0)
+        return only_known_role(p->job);
     if (p->role >= 0 && fits(&p->job->roles[p->role], &seen)) {
         p->role_misses = 0;
         return p->role;
