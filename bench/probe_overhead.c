@@ -112,6 +112,7 @@ struct bench {
     unsigned rounds;
     unsigned calls;
     size_t cpu;
+    const char *only; /* part of a case's text; NULL = all */
     bool json;
 };
 
@@ -197,6 +198,9 @@ static void prepare_case(struct bench *b, size_t i)
 {
     const struct bench_case *c = &cases[i];
     char name[NAME_BYTES];
+    if (b->only != NULL && strstr(c->text, b->only) == NULL) {
+        return;
+    }
     (void)snprintf(name, sizeof(name), "bench_%s_%zu", c->shape, i);
     int rc = attach_to(b, c, name, c->op);
     void *fn = dlsym(b->handle, name);
@@ -410,7 +414,7 @@ static void print_all(const struct bench *b)
 
 static int usage(FILE *to)
 {
-    (void)fputs("usage: probe_overhead [--rounds N] [--calls N] [--json]\n", to);
+    (void)fputs("usage: probe_overhead [--rounds N] [--calls N] [--case TEXT] [--json]\n", to);
     return to == stdout ? 0 : 2;
 }
 
@@ -420,6 +424,10 @@ static int parse(struct bench *b, int argc, char **argv)
         uint64_t n = 0;
         if (strcmp(argv[i], "--json") == 0) {
             b->json = true;
+            continue;
+        }
+        if (strcmp(argv[i], "--case") == 0 && i + 1 < argc) {
+            b->only = argv[++i];
             continue;
         }
         if (i + 1 == argc || !ltn_parse_u64(argv[i + 1], &n) || n == 0 || n > 1000000) {
