@@ -83,6 +83,7 @@ typedef struct {
 } atomic_t;
 struct signal_struct {
     atomic_t live;
+    unsigned int flags;
 };
 struct task_struct {
     unsigned int __state;

@@ -2,6 +2,8 @@
 /* Life of traced processes, on the ring that calls cannot flood. */
 #include "bpf/maps.h"
 
+#define SIGNAL_GROUP_EXIT 4
+
 static __always_inline void emit_process(ltn_u16 type, struct task_struct *task, ltn_u32 tgid,
                                          ltn_u32 parent, int exit_code)
 {
@@ -45,7 +47,12 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
     ltn_u32 tid = BPF_CORE_READ(task, pid);
     bpf_map_delete_elem(&in_flight, &tid);
     if (BPF_CORE_READ(task, signal, live.counter) != 0) {
-        return 0; /* other threads go on */
+        /* Other threads go on, and this one's sums are history; not so when all of them are ending.
+         */
+        if (!(BPF_CORE_READ(task, signal, flags) & SIGNAL_GROUP_EXIT)) {
+            bpf_map_delete_elem(&threads, &tid);
+        }
+        return 0;
     }
     if (bpf_map_lookup_elem(&processes, &tgid)) {
         emit_process(LTN_EVENT_EXIT, task, tgid, BPF_CORE_READ(task, real_parent, tgid),

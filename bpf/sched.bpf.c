@@ -6,26 +6,27 @@
 #define STATE_UNINTERRUPTIBLE 2
 
 /* Numbers of the system calls in which a sleep has a name. */
+/* clang-format off */
 #if defined(__TARGET_ARCH_x86)
 #define SYSCALL_CASES(X)                                                                           \
-    X(202, FUTEX)                                                                                  \
-    X(449, FUTEX)                                                                                  \
-    X(0, READ)                                                                                     \
-    X(17, READ) X(19, READ) X(45, READ) X(47, READ) X(299, READ) X(1, WRITE) X(18, WRITE)          \
-        X(20, WRITE) X(44, WRITE) X(46, WRITE) X(7, POLL) X(23, POLL) X(232, POLL) X(270, POLL)    \
-            X(271, POLL) X(281, POLL) X(441, POLL) X(35, SLEEP) X(230, SLEEP) X(26, DISK)          \
-                X(74, DISK) X(75, DISK) X(162, DISK) X(277, DISK) X(306, DISK) X(61, CHILD)        \
-                    X(247, CHILD)
+    X(202, FUTEX) X(449, FUTEX)                                                                    \
+    X(0, READ) X(17, READ) X(19, READ) X(45, READ) X(47, READ) X(299, READ)                        \
+    X(1, WRITE) X(18, WRITE) X(20, WRITE) X(44, WRITE) X(46, WRITE)                                \
+    X(7, POLL) X(23, POLL) X(232, POLL) X(270, POLL) X(271, POLL) X(281, POLL) X(441, POLL)        \
+    X(35, SLEEP) X(230, SLEEP)                                                                     \
+    X(26, DISK) X(74, DISK) X(75, DISK) X(162, DISK) X(277, DISK) X(306, DISK)                     \
+    X(61, CHILD) X(247, CHILD)
 #else
 #define SYSCALL_CASES(X)                                                                           \
-    X(98, FUTEX)                                                                                   \
-    X(449, FUTEX)                                                                                  \
-    X(63, READ)                                                                                    \
-    X(65, READ) X(67, READ) X(207, READ) X(212, READ) X(243, READ) X(64, WRITE) X(66, WRITE)       \
-        X(68, WRITE) X(206, WRITE) X(211, WRITE) X(22, POLL) X(72, POLL) X(73, POLL) X(441, POLL)  \
-            X(101, SLEEP) X(115, SLEEP) X(81, DISK) X(82, DISK) X(83, DISK) X(84, DISK)            \
-                X(227, DISK) X(267, DISK) X(95, CHILD) X(260, CHILD)
+    X(98, FUTEX) X(449, FUTEX)                                                                     \
+    X(63, READ) X(65, READ) X(67, READ) X(207, READ) X(212, READ) X(243, READ)                     \
+    X(64, WRITE) X(66, WRITE) X(68, WRITE) X(206, WRITE) X(211, WRITE)                             \
+    X(22, POLL) X(72, POLL) X(73, POLL) X(441, POLL)                                               \
+    X(101, SLEEP) X(115, SLEEP)                                                                    \
+    X(81, DISK) X(82, DISK) X(83, DISK) X(84, DISK) X(227, DISK) X(267, DISK)                      \
+    X(95, CHILD) X(260, CHILD)
 #endif
+/* clang-format on */
 #define SYSCALL_MAX 1024
 
 static __always_inline ltn_u32 reason_of_syscall(ltn_u64 nr)

@@ -282,7 +282,7 @@ static void forget(struct ltn_aggregate *a, struct ltn_cap_proc *p)
         }
     }
     for (size_t i = 0; i < p->thread_count; i++) {
-        (void)bpf_map_delete_elem(m->threads, &p->threads[i].now.tid);
+        (void)bpf_map_delete_elem(m->threads, &p->threads[i].tid);
     }
     for (size_t i = 0; i < p->comm_count; i++) {
         struct ltn_comm_key key = {.comm = p->comms[i].comm, .tgid = p->tgid};

@@ -131,7 +131,8 @@ static void *slot(void **array, size_t *count, size_t size, size_t max,
     if (*count == max) {
         return NULL;
     }
-    if ((*count & (*count - 1)) == 0) { /* full at each power of two */
+    if ((*count & (*count - 1)) ==
+        0) { /* may be full at each power of two (after a loss it is not) */
         size_t room = *count == 0 ? 1 : *count * 2;
         base = realloc(*array, room * size);
         if (base == NULL) {
@@ -147,7 +148,7 @@ static void *slot(void **array, size_t *count, size_t size, size_t max,
 
 static bool is_thread(const void *entry, const void *key)
 {
-    return ((const struct ltn_proc_thread *)entry)->now.tid == *(const uint32_t *)key;
+    return ((const struct ltn_proc_thread *)entry)->tid == *(const uint32_t *)key;
 }
 
 static bool is_comm(const void *entry, const void *key)
@@ -162,9 +163,9 @@ static bool is_preemptor(const void *entry, const void *key)
 
 void ltn_procs_read_thread(struct ltn_procs *t, const struct ltn_thread_stats *now)
 {
-    struct ltn_cap_proc *p = now->begin == now->end ? ltn_procs_get(t, now->tgid) : NULL;
+    struct ltn_cap_proc *p = ltn_procs_get(t, now->tgid);
     if (p == NULL) {
-        return; /* written this very moment: the next window has it */
+        return;
     }
     void *array = p->threads;
     struct ltn_proc_thread *e =
@@ -174,7 +175,11 @@ void ltn_procs_read_thread(struct ltn_procs *t, const struct ltn_thread_stats *n
         t->refused++;
         return;
     }
-    e->now = *now;
+    e->tid = now->tid;
+    e->seen = true;
+    if (now->begin == now->end) {
+        e->now = *now; /* else it is written this very moment: the next window has it */
+    }
 }
 
 void ltn_procs_read_comm(struct ltn_procs *t, const struct ltn_comm_key *key,
@@ -196,6 +201,7 @@ void ltn_procs_read_comm(struct ltn_procs *t, const struct ltn_comm_key *key,
         memset(&e->before, 0, sizeof(e->before)); /* the address was used again */
     }
     e->comm = key->comm;
+    e->seen = true;
     e->now = *now;
 }
 
@@ -218,6 +224,7 @@ void ltn_procs_read_preemptor(struct ltn_procs *t, const struct ltn_preemptor_ke
         memset(&e->before, 0, sizeof(e->before)); /* the kernel's table let it go and began anew */
     }
     e->by_tgid = key->by_tgid;
+    e->seen = true;
     e->now = *now;
 }
 
@@ -232,15 +239,33 @@ static void turn_proc(struct ltn_cap_proc *p)
         memset(&op->delta, 0, offsetof(struct ltn_op_stats, hist));
         memset(op->hist, 0, sizeof(op->hist));
     }
+    size_t kept = 0;
     for (size_t i = 0; i < p->thread_count; i++) {
-        p->threads[i].before = p->threads[i].now;
+        if (p->threads[i].seen) {
+            p->threads[kept] = p->threads[i];
+            p->threads[kept].before = p->threads[kept].now;
+            p->threads[kept++].seen = false;
+        }
     }
+    p->thread_count = kept;
+    kept = 0;
     for (size_t i = 0; i < p->comm_count; i++) {
-        p->comms[i].before = p->comms[i].now;
+        if (p->comms[i].seen) {
+            p->comms[kept] = p->comms[i];
+            p->comms[kept].before = p->comms[kept].now;
+            p->comms[kept++].seen = false;
+        }
     }
+    p->comm_count = kept;
+    kept = 0;
     for (size_t i = 0; i < p->preemptor_count; i++) {
-        p->preemptors[i].before = p->preemptors[i].now;
+        if (p->preemptors[i].seen) {
+            p->preemptors[kept] = p->preemptors[i];
+            p->preemptors[kept].before = p->preemptors[kept].now;
+            p->preemptors[kept++].seen = false;
+        }
     }
+    p->preemptor_count = kept;
 }
 
 void ltn_procs_turn(struct ltn_procs *t)

@@ -29,16 +29,20 @@ struct ltn_proc_op {
 
 /* Growing array of the last readings of one kind: threads, communicators, preemptors. */
 struct ltn_proc_thread {
+    uint32_t tid;
+    bool seen; /* in the running window's reading; those that are not are let go at its end */
     struct ltn_thread_stats before;
     struct ltn_thread_stats now;
 };
 struct ltn_proc_comm {
     uint64_t comm;
+    bool seen;
     struct ltn_comm_state before;
     struct ltn_comm_state now;
 };
 struct ltn_proc_preemptor {
     uint32_t by_tgid;
+    bool seen;
     struct ltn_preemptor_stats before;
     struct ltn_preemptor_stats now;
 };
@@ -100,7 +104,8 @@ void ltn_procs_read_comm(struct ltn_procs *t, const struct ltn_comm_key *key,
 void ltn_procs_read_preemptor(struct ltn_procs *t, const struct ltn_preemptor_key *key,
                               const struct ltn_preemptor_stats *now);
 
-/* Ends the window: the present readings become the old ones. */
+/* Ends the window: the present readings become the old ones; what the kernel no longer has is let
+ * go. */
 void ltn_procs_turn(struct ltn_procs *t);
 
 #endif /* LTN_CAPTURE_PROCS_H */

@@ -636,8 +636,8 @@ int ltn_scanner_scan(struct ltn_scanner *s, uint64_t now_mono_ns, ltn_scan_fn fn
     uint64_t wall_from = ltn_now_mono_ns();
     uint64_t cpu_from = thread_cpu_ns();
     struct round r = {.s = s, .now_ns = now_mono_ns, .fn = fn, .arg = arg};
-    struct listed *all;
-    size_t all_count;
+    struct listed *all = NULL;
+    size_t all_count = 0;
     int rc = list_processes(&all, &all_count);
     if (rc < 0) {
         return rc;

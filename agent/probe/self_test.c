@@ -19,7 +19,7 @@
 #define MAPS_MAX_BYTES (4U * 1024 * 1024)
 
 /* The function that gets the probe. */
-__attribute__((noinline, noclone)) static int target(int v)
+__attribute__((noinline)) static int target(int v)
 {
     __asm__ volatile("" ::: "memory");
     return v + 1;

@@ -82,8 +82,8 @@ int ltn_conf_load_yaml(const struct ltn_conf_table *t, void *target, const char 
 int ltn_conf_load_file(const struct ltn_conf_table *t, void *target, const char *path,
                        struct ltn_errinfo *info) ltn_must_check;
 
-/* Takes PREFIX<KEY> from envp ("NAME=value", NULL-terminated). Empty variables count as unset. Variables that belong to no key are
- * left alone: the cluster puts some of that prefix there. */
+/* Takes PREFIX<KEY> from envp ("NAME=value", NULL-terminated). Empty variables count as unset.
+ * Variables that belong to no key are left alone: the cluster puts some of that prefix there. */
 int ltn_conf_load_env(const struct ltn_conf_table *t, void *target, char *const *envp,
                       struct ltn_errinfo *info) ltn_must_check;
 

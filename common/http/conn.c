@@ -553,7 +553,7 @@ static void sweep_age(struct conn *c, uint64_t now_ns)
 static void sweep_idle(struct conn *c, uint64_t now_ns)
 {
     const struct ltn_http_conf *conf = &c->server->conf;
-    if (c->requests != NULL || now_ns - c->active_ns <= conf->idle_timeout_ns) {
+    if (c->requests != NULL || c->stuck_ns != 0 || now_ns - c->active_ns <= conf->idle_timeout_ns) {
         return;
     }
     LTN_COUNT(c->server, timeouts_idle);
@@ -588,6 +588,9 @@ void ltn_conn_sweep(struct conn *c, uint64_t now_ns)
     } else if (sweep_output(c, now_ns)) {
         c->dead = true;
     } else {
+        if (c->h2 != NULL) {
+            ltn_h2_tick(c->h2, now_ns);
+        }
         sweep_bodies(c, now_ns);
         sweep_age(c, now_ns);
         sweep_idle(c, now_ns);

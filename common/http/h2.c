@@ -20,6 +20,7 @@
 #define REFUND_PER_REPLY   32
 #define REFUND_PER_DATA    4
 #define PROGRESS_PER_REPLY 1024
+#define ANSWERED_GRACE_NS  (500 * LTN_NS_PER_MS)
 
 static const uint8_t drain_ping[8] = {'l', 't', 'n', 'd', 'r', 'a', 'i', 'n'};
 
@@ -29,7 +30,10 @@ struct stream {
     int32_t id;
     struct ltn_head *head; /* until it is complete */
     bool head_seen;        /* complete: further header blocks are trailers */
-    bool replied;
+    bool done;             /* a reply was given */
+    bool replied;          /* and is not yet sent whole */
+    bool reset_at_once;    /* when the reply is out before the request is whole */
+    uint64_t answered_ns;  /* reply sent, the peer still sends; 0: not so */
     void *request;
     /* the reply's body and trailers while they go out */
     uint8_t *body;
@@ -49,6 +53,7 @@ struct ltn_h2 {
     struct stream *streams;
     size_t stream_count;
     size_t unsent_count;
+    size_t answered_count;
     uint64_t progress;
     bool in_head;
     bool flooded;
@@ -91,6 +96,9 @@ static struct stream *stream_of(struct ltn_h2 *s, int32_t id)
 
 static void reply_done(struct ltn_h2 *s, struct stream *st)
 {
+    free(st->body);
+    st->body = NULL;
+    st->body_len = 0;
     if (st->replied) {
         st->replied = false;
         s->unsent_count--;
@@ -101,6 +109,7 @@ static void reply_done(struct ltn_h2 *s, struct stream *st)
 static void stream_free(struct ltn_h2 *s, struct stream *st)
 {
     reply_done(s, st);
+    s->answered_count -= st->answered_ns != 0 ? 1 : 0;
     if (st->prev != NULL) {
         st->prev->next = st->next;
     } else {
@@ -111,9 +120,18 @@ static void stream_free(struct ltn_h2 *s, struct stream *st)
     }
     s->stream_count--;
     ltn_head_free(st->head);
-    free(st->body);
     ltn_arena_done(&st->trailer_arena);
     free(st);
+}
+
+/* Frames of unknown types are seen nowhere else. */
+static int on_begin_frame(nghttp2_session *ng, const nghttp2_frame_hd *hd, void *user)
+{
+    (void)ng;
+    if (hd->type > NGHTTP2_CONTINUATION) {
+        nuisance(user);
+    }
+    return 0;
 }
 
 static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, void *user)
@@ -273,7 +291,7 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
             nuisance(s);
         }
         break;
-    default: /* PRIORITY, WINDOW_UPDATE, GOAWAY, unknown ones */
+    default: /* PRIORITY, WINDOW_UPDATE, GOAWAY */
         nuisance(s);
         break;
     }
@@ -289,7 +307,8 @@ static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const u
     if (st != NULL && st->request != NULL) {
         s->sink.data(s->arg, st->request, p, n);
     } else {
-        (void)nghttp2_session_consume(ng, id, n);
+        /* Discarded; without credit for the stream, so that the rest stays where it is. */
+        (void)nghttp2_session_consume_connection(ng, n);
     }
     return 0;
 }
@@ -354,9 +373,15 @@ static int on_frame_send(nghttp2_session *ng, const nghttp2_frame *frame, void *
     if (st != NULL) {
         reply_done(s, st);
     }
-    /* Answered before the request was whole: the peer need not send the rest. */
+    /* Answered before the request was whole: the peer need not send the rest. Some HTTP clients
+     * lose the answer when the reset comes right behind it, so it waits a little. */
     if (nghttp2_session_get_stream_remote_close(ng, id) == 0) {
-        (void)nghttp2_submit_rst_stream(ng, NGHTTP2_FLAG_NONE, id, NGHTTP2_NO_ERROR);
+        if (st == NULL || st->reset_at_once) {
+            (void)nghttp2_submit_rst_stream(ng, NGHTTP2_FLAG_NONE, id, NGHTTP2_NO_ERROR);
+        } else {
+            st->answered_ns = s->now_ns;
+            s->answered_count++;
+        }
     }
     return 0;
 }
@@ -369,6 +394,7 @@ static int make_session(struct ltn_h2 *s)
     if (nghttp2_session_callbacks_new(&cb) != 0 || nghttp2_option_new(&opt) != 0) {
         goto out;
     }
+    nghttp2_session_callbacks_set_on_begin_frame_callback(cb, on_begin_frame);
     nghttp2_session_callbacks_set_on_begin_headers_callback(cb, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(cb, on_header);
     nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame_recv);
@@ -570,11 +596,13 @@ int ltn_h2_reply(struct ltn_h2 *s, int32_t id, struct ltn_session_reply *reply)
     struct stream *st = stream_of(s, id);
     uint8_t *body = reply->body;
     reply->body = NULL;
-    if (st == NULL || st->replied || st->body != NULL) {
+    if (st == NULL || st->done) {
         free(body);
         return LTN_ERR_CLOSED;
     }
     st->request = NULL; /* the sink replied, it knows */
+    st->done = true;
+    st->reset_at_once = reply->no_length;
     st->body = body;
     st->body_len = reply->body_len;
     int rc = keep_trailers(st, reply);
@@ -597,6 +625,19 @@ void ltn_h2_reset(struct ltn_h2 *s, int32_t id, uint32_t code)
         st->request = NULL;
     }
     (void)nghttp2_submit_rst_stream(s->ng, NGHTTP2_FLAG_NONE, id, code);
+}
+
+void ltn_h2_tick(struct ltn_h2 *s, uint64_t now_ns)
+{
+    s->now_ns = now_ns;
+    if (s->answered_count == 0) {
+        return;
+    }
+    for (struct stream *st = s->streams; st != NULL; st = st->next) {
+        if (st->answered_ns != 0 && now_ns - st->answered_ns > ANSWERED_GRACE_NS) {
+            (void)nghttp2_submit_rst_stream(s->ng, NGHTTP2_FLAG_NONE, st->id, NGHTTP2_NO_ERROR);
+        }
+    }
 }
 
 size_t ltn_h2_pull(struct ltn_h2 *s, uint8_t *dst, size_t room)

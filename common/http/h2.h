@@ -46,12 +46,16 @@ void ltn_h2_credit(struct ltn_h2 *s, int32_t id, size_t n, bool connection);
 /* Connection credit alone, for bytes held back or of streams that ended. */
 void ltn_h2_credit_connection(struct ltn_h2 *s, size_t n);
 
-/* Queues the reply; a body still coming in is cut off afterwards with RST_STREAM(NO_ERROR). Takes
- * the body in any case. 0, LTN_ERR_CLOSED when the stream is gone, -ENOMEM. */
+/* Queues the reply; a body still coming in is discarded and cut off with RST_STREAM(NO_ERROR): at
+ * once for gRPC, by a later tick for others. Takes the body in any case. 0, LTN_ERR_CLOSED when the
+ * stream is gone, -ENOMEM. */
 int ltn_h2_reply(struct ltn_h2 *s, int32_t id, struct ltn_session_reply *reply) ltn_must_check;
 
 /* Ends a stream with an error code. */
 void ltn_h2_reset(struct ltn_h2 *s, int32_t id, uint32_t code);
+
+/* Tells the time and cuts off bodies that nobody needs any more. To be called now and then. */
+void ltn_h2_tick(struct ltn_h2 *s, uint64_t now_ns);
 
 /* Copies up to room bytes of output; returns how many, 0 when there are none now. */
 size_t ltn_h2_pull(struct ltn_h2 *s, uint8_t *dst, size_t room);

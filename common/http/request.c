@@ -313,7 +313,7 @@ static void maybe_gzip(struct ltn_http_request *rq)
         return;
     }
     struct ltn_buf out;
-    ltn_buf_init(&out, rp->r.body_len + 1024);
+    ltn_buf_init(&out, rp->r.body_len + rp->r.body_len / 256 + 4096);
     if (ltn_gzip(rp->r.body, rp->r.body_len, &out) == 0) {
         free(rp->r.body);
         rp->r.body = ltn_buf_steal(&out, &rp->r.body_len);

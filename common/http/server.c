@@ -340,7 +340,7 @@ static int open_socket(const struct ltn_http_server *s, const struct addrinfo *a
 static int listen_one(struct ltn_http_server *s, const struct addrinfo *ai, bool dual,
                       uint16_t *ret_port)
 {
-    int fd;
+    int fd = -1;
     if (s->listener_count == LTN_MAX_LISTENERS) {
         return -ENOSPC;
     }

@@ -29,7 +29,7 @@ static int read_body(const struct ltn_pb_cur *c, const struct ltn_pb_field *f,
 {
     struct ltn_pb_cur sub;
     int rc = ltn_pb_enter(c, f, &sub);
-    return rc < 0 ? rc : ltn_otlp_value_read(sub, &log->body, strindex);
+    return rc < 0 ? rc : ltn_otlp_value_read(&sub, &log->body, strindex);
 }
 
 static int log_len_field(struct ltn_otlp_reader *r, const struct ltn_pb_cur *c,

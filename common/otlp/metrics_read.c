@@ -32,14 +32,14 @@ static bool point_accept(struct ltn_otlp_reader *r, struct ltn_otlp_point *p, in
     return true;
 }
 
-static int read_number(struct metric_read *m, struct ltn_pb_cur c)
+static int read_number(struct metric_read *m, struct ltn_pb_cur *c)
 {
     struct ltn_otlp_reader *r = m->r;
     struct ltn_otlp_number n = {.type = LTN_OTLP_NONE};
     struct ltn_pb_field f;
     int rc;
     ltn_otlp_attrs_reset(&r->point);
-    while ((rc = ltn_pb_next(&c, &f)) > 0) {
+    while ((rc = ltn_pb_next(c, &f)) > 0) {
         switch (f.number << 3 | f.type) {
         case 2 << 3 | LTN_PB_I64:
             n.point.start_ns = f.value;
@@ -56,7 +56,7 @@ static int read_number(struct metric_read *m, struct ltn_pb_cur c)
             n.i = (int64_t)f.value;
             break;
         case 7 << 3 | LTN_PB_LEN:
-            rc = ltn_otlp_attr_read(&c, &f, &r->point);
+            rc = ltn_otlp_attr_read(c, &f, &r->point);
             if (rc < 0) {
                 return rc;
             }
@@ -136,7 +136,7 @@ static bool is_number_list(const struct ltn_pb_field *f, enum ltn_pb_type elem)
     return f->type == LTN_PB_LEN || f->type == (uint32_t)elem;
 }
 
-static int read_histogram(struct metric_read *m, struct ltn_pb_cur c)
+static int read_histogram(struct metric_read *m, struct ltn_pb_cur *c)
 {
     struct ltn_otlp_reader *r = m->r;
     struct ltn_otlp_histogram h = {.count = 0};
@@ -144,7 +144,7 @@ static int read_histogram(struct metric_read *m, struct ltn_pb_cur c)
     int reject = -1;
     int rc;
     ltn_otlp_attrs_reset(&r->point);
-    while ((rc = ltn_pb_next(&c, &f)) > 0) {
+    while ((rc = ltn_pb_next(c, &f)) > 0) {
         if (f.number == 6 && is_number_list(&f, LTN_PB_I64)) {
             rc = read_repeated(&f, LTN_PB_I64, r->positive, r->limits.max_buckets, &h.bucket_n,
                                &reject);
@@ -152,7 +152,7 @@ static int read_histogram(struct metric_read *m, struct ltn_pb_cur c)
             rc = read_repeated(&f, LTN_PB_I64, r->negative, r->limits.max_buckets, &h.bound_n,
                                &reject);
         } else if (f.number == 9 && f.type == LTN_PB_LEN) {
-            rc = ltn_otlp_attr_read(&c, &f, &r->point);
+            rc = ltn_otlp_attr_read(c, &f, &r->point);
         } else {
             histogram_scalar(&h, &f);
         }
@@ -247,7 +247,7 @@ static int exp_check(const struct ltn_otlp_reader *r, const struct ltn_otlp_exp_
     return fits && zero_ok ? -1 : LTN_OTLP_REJECT_RANGE;
 }
 
-static int read_exp_histogram(struct metric_read *m, struct ltn_pb_cur c)
+static int read_exp_histogram(struct metric_read *m, struct ltn_pb_cur *c)
 {
     struct ltn_otlp_reader *r = m->r;
     struct ltn_otlp_exp_histogram h = {.positive = {.counts = r->positive},
@@ -257,16 +257,16 @@ static int read_exp_histogram(struct metric_read *m, struct ltn_pb_cur c)
     int reject = -1;
     int rc;
     ltn_otlp_attrs_reset(&r->point);
-    while ((rc = ltn_pb_next(&c, &f)) > 0) {
+    while ((rc = ltn_pb_next(c, &f)) > 0) {
         if (f.type != LTN_PB_LEN) {
             exp_scalar(&h, &f);
         } else if (f.number == 1) {
-            rc = ltn_otlp_attr_read(&c, &f, &r->point);
+            rc = ltn_otlp_attr_read(c, &f, &r->point);
         } else if (f.number == 8) {
-            rc = ltn_pb_enter(&c, &f, &sub);
+            rc = ltn_pb_enter(c, &f, &sub);
             rc = rc < 0 ? rc : read_buckets(r, sub, r->positive, &h.positive, &reject);
         } else if (f.number == 9) {
-            rc = ltn_pb_enter(&c, &f, &sub);
+            rc = ltn_pb_enter(c, &f, &sub);
             rc = rc < 0 ? rc : read_buckets(r, sub, r->negative, &h.negative, &reject);
         }
         if (rc < 0) {
@@ -295,11 +295,11 @@ static int read_points(struct metric_read *m, struct ltn_pb_cur c)
         if (m->reject >= 0) {
             ltn_otlp_count_reject(m->r, m->reject);
         } else if (m->metric.kind == LTN_OTLP_HISTOGRAM) {
-            rc = read_histogram(m, sub);
+            rc = read_histogram(m, &sub);
         } else if (m->metric.kind == LTN_OTLP_EXP_HISTOGRAM) {
-            rc = read_exp_histogram(m, sub);
+            rc = read_exp_histogram(m, &sub);
         } else {
-            rc = read_number(m, sub);
+            rc = read_number(m, &sub);
         }
         if (rc < 0) {
             return rc;

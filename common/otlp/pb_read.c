@@ -11,54 +11,39 @@ void ltn_pb_init(struct ltn_pb_cur *c, const void *data, size_t n, uint32_t max_
     c->depth_left = max_depth > 0 ? max_depth - 1 : 0;
 }
 
-int ltn_pb_varint_slow(const uint8_t **p, const uint8_t *end, uint64_t *ret)
+const uint8_t *ltn_pb_take_slow(const uint8_t *p, const uint8_t *end, uint64_t *ret)
 {
-    const uint8_t *at = *p;
     uint64_t v = 0;
-    for (unsigned i = 0; i < VARINT_MAX_BYTES && at < end; i++) {
-        uint8_t byte = *at++;
+    for (unsigned i = 0; i < VARINT_MAX_BYTES && p < end; i++) {
+        uint8_t byte = *p++;
         if (i == VARINT_MAX_BYTES - 1 && byte > 1) {
             break;
         }
         v |= (uint64_t)(byte & 0x7f) << (7 * i);
         if (byte < 0x80) {
-            *p = at;
             *ret = v;
-            return 0;
+            return p;
         }
     }
-    return LTN_ERR_MALFORMED;
+    return NULL;
 }
 
-int ltn_pb_enter(const struct ltn_pb_cur *c, const struct ltn_pb_field *f,
-                 struct ltn_pb_cur *ret_sub)
+/* One element of a packed run; NULL when malformed. */
+static const uint8_t *take(const uint8_t *p, const uint8_t *end, enum ltn_pb_type elem,
+                           uint64_t *ret)
 {
-    if (f->type != LTN_PB_LEN) {
-        return LTN_ERR_MALFORMED;
-    }
-    if (c->depth_left == 0) {
-        return LTN_ERR_DEPTH;
-    }
-    *ret_sub = (struct ltn_pb_cur){f->data, f->data + f->value, c->depth_left - 1};
-    return 0;
-}
-
-static int take(const uint8_t **p, const uint8_t *end, enum ltn_pb_type elem, uint64_t *ret)
-{
-    if (elem == LTN_PB_VARINT) {
-        return ltn_pb_varint(p, end, ret);
-    }
     uint32_t fixed32;
-    if (elem == LTN_PB_I64) {
-        memcpy(ret, *p, 8);
-        *ret = le64toh(*ret);
-        *p += 8;
-    } else {
-        memcpy(&fixed32, *p, 4);
-        *ret = le32toh(fixed32);
-        *p += 4;
+    if (elem == LTN_PB_VARINT) {
+        return ltn_pb_take(p, end, ret);
     }
-    return 0;
+    if (elem == LTN_PB_I64) {
+        memcpy(ret, p, 8);
+        *ret = le64toh(*ret);
+        return p + 8;
+    }
+    memcpy(&fixed32, p, 4);
+    *ret = le32toh(fixed32);
+    return p + 4;
 }
 
 int ltn_pb_repeated(const struct ltn_pb_field *f, enum ltn_pb_type elem, uint64_t *out, size_t max,
@@ -79,7 +64,8 @@ int ltn_pb_repeated(const struct ltn_pb_field *f, enum ltn_pb_type elem, uint64_
     const uint8_t *end = p + f->value;
     while (p < end) {
         uint64_t v;
-        if (take(&p, end, elem, &v) < 0) {
+        p = take(p, end, elem, &v);
+        if (p == NULL) {
             return LTN_ERR_MALFORMED;
         }
         if (*n >= max) {

@@ -34,21 +34,18 @@ struct ltn_pb_cur {
     uint32_t depth_left; /* how many messages may still be entered below this one */
 };
 
+/* number and type stand apart on purpose: side by side, compilers test both with one wide load of
+ * what was stored in two halves, which stalls the processor. */
 struct ltn_pb_field {
     uint32_t number;
-    uint32_t type;       /* enum ltn_pb_type */
     uint64_t value;      /* the number (VARINT, I64, I32), or the length in bytes (LEN) */
     const uint8_t *data; /* LEN: the content, borrowed; else NULL */
+    uint32_t type;       /* enum ltn_pb_type */
 };
 
 /* Starts at the outermost message of n bytes, with max_depth levels (at least 1) in all. data may
  * be NULL when n is 0. */
 void ltn_pb_init(struct ltn_pb_cur *c, const void *data, size_t n, uint32_t max_depth);
-
-/* Starts at the message in a LEN field of c. LTN_ERR_DEPTH when no level is left, LTN_ERR_MALFORMED
- * when the field is not LEN. */
-int ltn_pb_enter(const struct ltn_pb_cur *c, const struct ltn_pb_field *f,
-                 struct ltn_pb_cur *ret_sub) ltn_must_check;
 
 /* A repeated number field, packed or not: appends the values of f to out, which holds *n of max
  * items, as raw 64-bit patterns. elem is the wire type of one element. LTN_ERR_MALFORMED when a
@@ -71,69 +68,105 @@ static inline int32_t ltn_pb_sint32(uint64_t v)
     return (int32_t)((u >> 1) ^ (0u - (u & 1u)));
 }
 
-/* The general case of ltn_pb_varint. */
-int ltn_pb_varint_slow(const uint8_t **p, const uint8_t *end, uint64_t *ret) ltn_must_check;
+/* The reader's inner functions are inline because a decoder does little else; this also lets the
+ * position stay in a register. */
+/* The general case of ltn_pb_take: NULL when malformed. */
+const uint8_t *ltn_pb_take_slow(const uint8_t *p, const uint8_t *end, uint64_t *ret) ltn_must_check;
 
-/* One varint at *p, not beyond end; advances *p. 0 or LTN_ERR_MALFORMED. Here and below the common
- * case is inline because a decoder does little else. */
-static inline ltn_must_check int ltn_pb_varint(const uint8_t **p, const uint8_t *end, uint64_t *ret)
+/* One varint at p, not beyond end. The position behind it, or NULL when it is malformed. */
+static inline ltn_must_check const uint8_t *ltn_pb_take(const uint8_t *p, const uint8_t *end,
+                                                        uint64_t *ret)
 {
-    if (*p < end && **p < 0x80) {
-        *ret = *(*p)++;
-        return 0;
+    if (p < end && *p < 0x80) {
+        *ret = *p;
+        return p + 1;
     }
-    return ltn_pb_varint_slow(p, end, ret);
+    /* Two bytes are common too: field numbers above 15, texts of 128 bytes and more. */
+    if (end - p >= 2 && p[1] < 0x80) {
+        *ret = (uint64_t)(p[0] & 0x7f) | (uint64_t)p[1] << 7;
+        return p + 2;
+    }
+    uint64_t value = 0;
+    p = ltn_pb_take_slow(p, end, &value);
+    *ret = value;
+    return p;
 }
 
 /* Reads the next field into *ret_f. 1 a field, 0 the end, LTN_ERR_MALFORMED (the cursor then stays
- * where it is). */
+ * where it is and *ret_f has no meaning). */
 static inline ltn_must_check int ltn_pb_next(struct ltn_pb_cur *c, struct ltn_pb_field *ret_f)
 {
     const uint8_t *p = c->p;
-    uint64_t tag;
-    if (p == c->end) {
+    const uint8_t *end = c->end;
+    uint64_t tag, value;
+    if (p == end) {
         return 0;
     }
-    if (ltn_pb_varint(&p, c->end, &tag) < 0 || tag > UINT32_MAX || tag < 8) {
+    p = ltn_pb_take(p, end, &tag);
+    if (p == NULL || tag > UINT32_MAX || tag < 8) {
         return LTN_ERR_MALFORMED;
     }
-    struct ltn_pb_field f = {.number = (uint32_t)tag >> 3, .type = (uint32_t)tag & 7};
-    uint32_t fixed32;
-    switch (f.type) {
-    case LTN_PB_VARINT:
-        if (ltn_pb_varint(&p, c->end, &f.value) < 0) {
-            return LTN_ERR_MALFORMED;
-        }
-        break;
+    /* Straight into *ret_f: a copy of a struct that was just written in pieces stalls the
+     * processor. */
+    ret_f->number = (uint32_t)tag >> 3;
+    ret_f->type = (uint32_t)tag & 7;
+    ret_f->data = NULL;
+    switch (tag & 7) {
     case LTN_PB_LEN:
-        if (ltn_pb_varint(&p, c->end, &f.value) < 0 || f.value > (size_t)(c->end - p)) {
+        p = ltn_pb_take(p, end, &value);
+        if (p == NULL || value > (size_t)(end - p)) {
             return LTN_ERR_MALFORMED;
         }
-        f.data = p;
-        p += f.value;
+        ret_f->data = p;
+        p += value;
+        break;
+    case LTN_PB_VARINT:
+        p = ltn_pb_take(p, end, &value);
+        if (p == NULL) {
+            return LTN_ERR_MALFORMED;
+        }
         break;
     case LTN_PB_I64:
-        if (c->end - p < 8) {
+        if (end - p < 8) {
             return LTN_ERR_MALFORMED;
         }
-        memcpy(&f.value, p, 8);
-        f.value = le64toh(f.value);
+        memcpy(&value, p, 8);
+        value = le64toh(value);
         p += 8;
         break;
-    case LTN_PB_I32:
-        if (c->end - p < 4) {
+    case LTN_PB_I32: {
+        uint32_t fixed32;
+        if (end - p < 4) {
             return LTN_ERR_MALFORMED;
         }
         memcpy(&fixed32, p, 4);
-        f.value = le32toh(fixed32);
+        value = le32toh(fixed32);
         p += 4;
         break;
+    }
     default:
         return LTN_ERR_MALFORMED;
     }
+    ret_f->value = value;
     c->p = p;
-    *ret_f = f;
     return 1;
+}
+
+/* Starts at the message in a LEN field of c. LTN_ERR_DEPTH when no level is left, LTN_ERR_MALFORMED
+ * when the field is not LEN. */
+static inline ltn_must_check int
+ltn_pb_enter(const struct ltn_pb_cur *c, const struct ltn_pb_field *f, struct ltn_pb_cur *ret_sub)
+{
+    if (f->type != LTN_PB_LEN) {
+        return LTN_ERR_MALFORMED;
+    }
+    if (c->depth_left == 0) {
+        return LTN_ERR_DEPTH;
+    }
+    ret_sub->p = f->data;
+    ret_sub->end = f->data + f->value;
+    ret_sub->depth_left = c->depth_left - 1;
+    return 0;
 }
 
 #endif /* LTN_OTLP_PB_READ_H */

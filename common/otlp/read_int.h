@@ -74,9 +74,9 @@ static inline struct ltn_otlp_attrs ltn_otlp_attrs_view(const struct ltn_otlp_at
 int ltn_otlp_attr_read(const struct ltn_pb_cur *c, const struct ltn_pb_field *f,
                        struct ltn_otlp_attr_set *set) ltn_must_check;
 
-/* Merges one AnyValue message into *v, which starts as zeros. *strindex is set when it refers to a
- * string table. */
-int ltn_otlp_value_read(struct ltn_pb_cur c, struct ltn_otlp_value *v,
+/* Merges the AnyValue message under c into *v, which starts as zeros. *strindex is set when it
+ * refers to a string table. */
+int ltn_otlp_value_read(struct ltn_pb_cur *c, struct ltn_otlp_value *v,
                         bool *strindex) ltn_must_check;
 
 /* True when the text is valid UTF-8; fast for ASCII. */
@@ -89,7 +89,7 @@ static inline struct ltn_otlp_str ltn_otlp_field_str(const struct ltn_pb_field *
 
 static inline struct ltn_otlp_str ltn_otlp_field_text(const struct ltn_pb_field *f, bool *bad_utf8)
 {
-    if (!ltn_otlp_text_ok(f->data, (size_t)f->value)) {
+    if (f->data != NULL && !ltn_otlp_text_ok(f->data, (size_t)f->value)) {
         *bad_utf8 = true;
     }
     return ltn_otlp_field_str(f);

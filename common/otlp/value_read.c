@@ -109,11 +109,11 @@ static int read_nested(const struct ltn_pb_cur *c, const struct ltn_pb_field *f,
     return check_nested(sub, array ? ARRAY_VALUE : KVLIST_VALUE, strindex);
 }
 
-int ltn_otlp_value_read(struct ltn_pb_cur c, struct ltn_otlp_value *v, bool *strindex)
+int ltn_otlp_value_read(struct ltn_pb_cur *c, struct ltn_otlp_value *v, bool *strindex)
 {
     struct ltn_pb_field f;
     int rc;
-    while ((rc = ltn_pb_next(&c, &f)) > 0) {
+    while ((rc = ltn_pb_next(c, &f)) > 0) {
         /* Field and wire type together; a known number in a wrong type counts as unknown. */
         switch (f.number << 3 | f.type) {
         case 1 << 3 | LTN_PB_LEN:
@@ -131,7 +131,7 @@ int ltn_otlp_value_read(struct ltn_pb_cur c, struct ltn_otlp_value *v, bool *str
             break;
         case 5 << 3 | LTN_PB_LEN:
         case 6 << 3 | LTN_PB_LEN:
-            rc = read_nested(&c, &f, v, strindex);
+            rc = read_nested(c, &f, v, strindex);
             if (rc < 0) {
                 return rc;
             }
@@ -172,7 +172,7 @@ int ltn_otlp_attr_read(const struct ltn_pb_cur *c, const struct ltn_pb_field *f,
         } else if (part.type == LTN_PB_LEN && part.number == 2) {
             struct ltn_pb_cur value;
             rc = ltn_pb_enter(&kv, &part, &value);
-            if (rc < 0 || (rc = ltn_otlp_value_read(value, &a->value, &strindex)) < 0) {
+            if (rc < 0 || (rc = ltn_otlp_value_read(&value, &a->value, &strindex)) < 0) {
                 return rc;
             }
         } else if (part.type == LTN_PB_VARINT && part.number == 3) {

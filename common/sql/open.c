@@ -192,8 +192,9 @@ static int move_aside(const char *path, char moved[LTN_DB_PATH_BYTES])
     if (n < 0 || n >= LTN_DB_PATH_BYTES - 8) {
         return -ENAMETOOLONG;
     }
+    size_t room = LTN_DB_PATH_BYTES - (size_t)n;
     for (unsigned more = 1; access(moved, F_OK) == 0 && more < 1000; more++) {
-        (void)snprintf(moved, LTN_DB_PATH_BYTES, "%s.corrupt-%llu-%u", path, now_s, more);
+        (void)snprintf(moved + n, room, "-%u", more);
     }
     if (rename(path, moved) != 0) {
         return -errno;

@@ -78,7 +78,6 @@ struct sim_entry {
 struct sim_graph {
     struct sim_entry *nodes;
     uint32_t n, cap;
-    uint32_t invalid;
 };
 
 struct sim_device;
@@ -94,7 +93,6 @@ struct sim_stream {
     _Atomic uint64_t completed;
     uint64_t prev_end_ns;
     uint64_t wait_seq; // smallest position that a blocked waiter wants
-    uint64_t copy_busy_ns;
 };
 
 struct sim_device {

@@ -62,13 +62,13 @@ int sim_fault_parse(const char *text, struct sim_fault *ret_fault)
     f.until_step = UINT64_MAX;
     if (snprintf(copy, sizeof(copy), "%s", text) >= (int)sizeof(copy))
         return -EINVAL;
-    char *save = NULL;
-    char *part = strtok_r(copy, ":", &save);
+    char *rest = copy;
+    char *part = strsep(&rest, ":");
     int kind = part == NULL ? -1 : sim_fault_kind_of(part);
     if (kind < 0)
         return -EINVAL;
     f.kind = (enum sim_fault_kind)kind;
-    while ((part = strtok_r(NULL, ":", &save)) != NULL) {
+    while ((part = strsep(&rest, ":")) != NULL) {
         char *value = strchr(part, '=');
         if (value == NULL)
             return -EINVAL;

@@ -36,13 +36,13 @@ void train_check(struct train *t, int rc, const char *what)
 
 static void preset(struct train_options *o)
 {
-    o->step_cpu_ms = 4.5;
+    o->step_cpu_ms = 4.4;
     o->kernels = 24;
     o->kernel_us = 2700;
     o->buckets = 4;
     o->bucket_bytes = 8u << 20;
     o->batch_bytes = 262144;
-    o->read_ms = 22;
+    o->read_ms = 24;
     o->jitter = 0.97;
     o->block = 1;
 }

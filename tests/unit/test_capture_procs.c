@@ -96,11 +96,34 @@ static void half_written_threads_are_left_for_the_next_window(void **state)
     struct ltn_procs *t = *state;
     struct ltn_thread_stats s = {.tgid = (uint32_t)getpid(), .tid = 7, .begin = 3, .end = 2};
     ltn_procs_read_thread(t, &s);
-    assert_int_equal(t->by_tgid.len, 0);
+    const struct ltn_cap_proc *p = ltn_procs_find(t, (uint32_t)getpid());
+    assert_non_null(p);
+    assert_int_equal(p->threads[0].now.begin, 0);
+    ltn_procs_turn(t);
     s.end = 3;
     ltn_procs_read_thread(t, &s);
-    assert_int_equal(t->by_tgid.len, 1);
-    assert_int_equal(ltn_procs_find(t, (uint32_t)getpid())->thread_count, 1);
+    assert_int_equal(p->thread_count, 1);
+    assert_int_equal(p->threads[0].now.begin, 3);
+}
+
+static void what_the_kernel_no_longer_has_is_let_go(void **state)
+{
+    struct ltn_procs *t = *state;
+    const uint32_t tgid = (uint32_t)getpid();
+    for (int round = 0; round < 3; round++) {
+        for (uint32_t i = 0; i < 9; i++) {
+            struct ltn_thread_stats s = {.tgid = tgid, .tid = 100 + i};
+            if (round < 2 || i % 2 == 0) {
+                ltn_procs_read_thread(t, &s);
+            }
+        }
+        ltn_procs_turn(t);
+    }
+    const struct ltn_cap_proc *p = ltn_procs_find(t, tgid);
+    assert_int_equal(p->thread_count, 5);
+    assert_int_equal(p->threads[4].tid, 108);
+    ltn_procs_turn(t);
+    assert_int_equal(p->thread_count, 0);
 }
 
 static void an_address_used_again_is_a_new_communicator(void **state)
@@ -164,6 +187,7 @@ int main(void)
         TEST(windows_hold_differences_and_totals),
         TEST(the_histogram_may_wrap),
         TEST(half_written_threads_are_left_for_the_next_window),
+        TEST(what_the_kernel_no_longer_has_is_let_go),
         TEST(an_address_used_again_is_a_new_communicator),
         TEST(the_longest_preemptors_come_first),
         TEST(the_ceiling_on_processes_is_counted),

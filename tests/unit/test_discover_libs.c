@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "discover/libs.h"
+#include "drop_tree.h"
 
 /* First mapping of the process whose path ends so; text must outlive the line. */
 static bool find_line(pid_t pid, const char *tail, struct ltn_buf *text, struct ltn_map_line *ret)
@@ -150,6 +151,7 @@ static void test_other_root(void **state)
     (void)snprintf(path, sizeof(path),
                    "cp -L --parents $(ldd %s | grep -o '/[^ ]*') %s 2>/dev/null",
                    FIXTURES "/discover_child", root);
+    /* check-src: allow banned: a fixed command on paths of the build */
     if (system(path) != 0) {
         print_message("SKIPPED: no copy of the C library\n");
         skip();
@@ -179,8 +181,7 @@ static void test_other_root(void **state)
     (void)close(fd);
     child_end(&c);
     ltn_libs_free(libs);
-    (void)snprintf(path, sizeof(path), "rm -r -- %s", root);
-    assert_int_equal(system(path), 0);
+    assert_int_equal(ltn_drop_tree(root), 0);
 }
 
 /* One build under two inodes. */

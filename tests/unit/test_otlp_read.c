@@ -272,6 +272,27 @@ static void test_oneof(void **state)
     }
 }
 
+/* What a discarded sum said about itself does not cling to the member that replaces it. */
+static void test_oneof_forgets(void **state)
+{
+    (void)state;
+    struct ltn_buf b;
+    ltn_buf_init(&b, 1 << 16);
+    struct nest n = open_nest(&b);
+    size_t sum = ltn_pb_open(&b, 7);
+    ltn_pb_put_u64_field(&b, 2, 2);
+    ltn_pb_put_u64_field(&b, 3, 1);
+    ltn_pb_close(&b, sum);
+    size_t gauge = ltn_pb_open(&b, 5);
+    put_point(&b, 4, 4);
+    ltn_pb_close(&b, gauge);
+    ltn_pb_put_str_field(&b, 1, "m");
+    close_nest(&b, n);
+    assert_int_equal(read_metrics(&b), 0);
+    assert_string_equal(ltn_buf_str(&seen.text), "[0][0 ] 0:m kind=1 t=0 4@4 k=v\n");
+    ltn_buf_done(&b);
+}
+
 /* Value of a point and of an attribute: the last member wins; an unknown type is skipped. */
 static void test_value_oneof(void **state)
 {
@@ -721,14 +742,14 @@ static void test_attr_helpers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_empty),          cmocka_unit_test(test_any_order),
-        cmocka_unit_test(test_oneof),          cmocka_unit_test(test_value_oneof),
-        cmocka_unit_test(test_exp_histogram),  cmocka_unit_test(test_histogram),
-        cmocka_unit_test(test_depth),          cmocka_unit_test(test_truncated),
-        cmocka_unit_test(test_floods),         cmocka_unit_test(test_attr_limits),
-        cmocka_unit_test(test_strindex),       cmocka_unit_test(test_bad_utf8),
-        cmocka_unit_test(test_unsupported),    cmocka_unit_test(test_attr_helpers),
-        cmocka_unit_test(test_callback_error),
+        cmocka_unit_test(test_empty),         cmocka_unit_test(test_any_order),
+        cmocka_unit_test(test_oneof),         cmocka_unit_test(test_value_oneof),
+        cmocka_unit_test(test_oneof_forgets), cmocka_unit_test(test_exp_histogram),
+        cmocka_unit_test(test_histogram),     cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_truncated),     cmocka_unit_test(test_floods),
+        cmocka_unit_test(test_attr_limits),   cmocka_unit_test(test_strindex),
+        cmocka_unit_test(test_bad_utf8),      cmocka_unit_test(test_unsupported),
+        cmocka_unit_test(test_attr_helpers),  cmocka_unit_test(test_callback_error),
     };
     return cmocka_run_group_tests_name("otlp_read", tests, setup, teardown);
 }

@@ -248,6 +248,33 @@ static void test_metrics_ceiling(void **state)
     assert_int_equal(most, 12);
 }
 
+/* Where all four open levels pass 127 bytes, and 16383, at once: closing them needs the most room
+ * while the least is left. */
+static void test_metrics_ceiling_wide(void **state)
+{
+    (void)state;
+    static const size_t around[] = {100, 330, 16300, 16620};
+    struct ltn_otlp_number n = {.point = {.time_ns = 1}, .type = LTN_OTLP_INT, .i = 1};
+    struct ltn_otlp_metric m = metric("m", LTN_OTLP_GAUGE);
+    for (size_t k = 0; k < LTN_ARRAY_SIZE(around); k += 2) {
+        for (size_t max = around[k]; max < around[k + 1]; max++) {
+            struct ltn_buf b;
+            struct ltn_otlp_metrics_writer w;
+            ltn_buf_init(&b, max);
+            ltn_otlp_metrics_begin(&w, &b);
+            assert_int_equal(ltn_otlp_metrics_resource(&w, (struct ltn_otlp_attrs){NULL, 0}), 0);
+            assert_int_equal(ltn_otlp_metrics_scope(&w, NULL, NULL), 0);
+            assert_int_equal(ltn_otlp_metrics_metric(&w, &m), 0);
+            while (ltn_otlp_metrics_number(&w, &n) == 0) {
+            }
+            assert_int_equal(ltn_otlp_metrics_end(&w), 0);
+            assert_true(b.len <= max && b.len + 64 > max);
+            assert_int_equal(count_points(&b), w.points);
+            ltn_buf_done(&b);
+        }
+    }
+}
+
 static void test_metrics_misuse(void **state)
 {
     (void)state;
@@ -361,6 +388,7 @@ int main(void)
         cmocka_unit_test(test_metrics_shortest),
         cmocka_unit_test(test_metrics_ceiling),
         cmocka_unit_test(test_metrics_misuse),
+        cmocka_unit_test(test_metrics_ceiling_wide),
         cmocka_unit_test(test_logs),
         cmocka_unit_test(test_logs_ceiling),
     };

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "drop_tree.h"
 #include "sql/db.h"
 
 static char dir[] = "/tmp/ltn-sql-XXXXXX";
@@ -30,9 +31,7 @@ static int make_dir(void **state)
 static int drop_dir(void **state)
 {
     (void)state;
-    char command[160];
-    (void)snprintf(command, sizeof(command), "rm -rf %s", dir);
-    return system(command);
+    return ltn_drop_tree(dir);
 }
 
 static struct ltn_db *open_db(void)

@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "drop_tree.h"
 #include "sql/db.h"
 #include "sql/db_query.h"
 
@@ -36,10 +37,8 @@ static int make_dir(void **state)
 static int drop_dir(void **state)
 {
     (void)state;
-    char command[64];
     (void)umount2(dir, MNT_DETACH);
-    (void)snprintf(command, sizeof(command), "rm -rf %s", dir);
-    return system(command);
+    return ltn_drop_tree(dir);
 }
 
 static struct ltn_db *open_db(char *moved)
