@@ -360,7 +360,8 @@ static void fill_health(struct ltn_aggregate *a, struct ltn_agent_health *h)
     h->records_emitted = seen[LTN_SEEN_EMITTED];
     h->records_read = drain.read_total;
     h->windows_dropped = a->stats.windows_dropped;
-    h->batches_dropped = a->stats.batches_dropped + drain.dropped_total;
+    h->records_dropped = drain.dropped_total + drain.malformed_total + a->stats.calls_dropped +
+                         a->stats.unknown_records;
     h->map_bytes = a->opts.map_bytes;
     h->cpu_seconds = (double)ltn_cpu_self_ns() / 1e9;
     h->rss_bytes = own_rss_bytes();
