@@ -538,7 +538,11 @@ static int store_call(struct ltn_writer *w, struct ltn_stmt *s, const struct ltn
     ltn_stmt_u64(s, 10, c->bytes);
     ltn_stmt_u64(s, 11, c->handle);
     bind_id(s, 12, (int64_t)c->comm_id);
-    bind_id(s, 13, c->comm_id != 0 ? (int64_t)c->sequence : 0);
+    if (c->comm_id != 0) {
+        ltn_stmt_i64(s, 13, (int64_t)c->sequence);
+    } else {
+        ltn_stmt_null(s, 13);
+    }
     bind_id(s, 14, (int64_t)c->segment_ns);
     ltn_stmt_i64(s, 15, c->weight);
     ltn_stmt_i64(s, 16, c->result);
