@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Maps the CUDA libraries only when told to: capture_late DIR LAUNCHES LIB.
-//   waits for DIR/map, maps LIB, makes DIR/mapped, waits for DIR/call, launches that many kernels, makes DIR/called
+//   waits for DIR/map, maps LIB, makes DIR/mapped, waits for DIR/call, launches that many kernels,
+//   makes DIR/called
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A traced program with known truth: communicators of every making, host segments that wait in one known way, and
-// the ways in which a program can leave a call without returning from it.
+// A traced program with known truth: communicators of every making, host segments that wait in one
+// known way, and the ways in which a program can leave a call without returning from it.
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -39,7 +39,15 @@ extern ncclResult_t ncclReduce(const void *send, void *recv, size_t count, unsig
 extern ncclResult_t ncclAlltoAll(const void *send, void *recv, size_t count, unsigned type,
                                  ncclComm_t comm, cudaStream_t stream);
 
-enum { TYPE_I8 = 0, TYPE_I32 = 2, TYPE_I64 = 4, TYPE_F16 = 6, TYPE_F32 = 7, TYPE_F64 = 8, TYPE_BF16 = 9 };
+enum {
+    TYPE_I8 = 0,
+    TYPE_I32 = 2,
+    TYPE_I64 = 4,
+    TYPE_F16 = 6,
+    TYPE_F32 = 7,
+    TYPE_F64 = 8,
+    TYPE_BF16 = 9
+};
 enum { BUFFER_BYTES = 1 << 20 };
 
 static int g_failed;
@@ -63,7 +71,8 @@ static uint64_t now_ns(void)
 static void nap_ms(double ms)
 {
     uint64_t ns = (uint64_t)(ms * 1e6);
-    struct timespec ts = {.tv_sec = (time_t)(ns / 1000000000ULL), .tv_nsec = (long)(ns % 1000000000ULL)};
+    struct timespec ts = {.tv_sec = (time_t)(ns / 1000000000ULL),
+                          .tv_nsec = (long)(ns % 1000000000ULL)};
     while (nanosleep(&ts, &ts) != 0 && errno == EINTR) {
     }
 }
@@ -71,7 +80,8 @@ static void nap_ms(double ms)
 static void launch(cudaStream_t stream, uint64_t ns)
 {
     void *args[] = {&ns};
-    CHECK(cudaLaunchKernel((const void *)&simKernel, (dim3){1, 1, 1}, (dim3){32, 1, 1}, args, 0, stream));
+    CHECK(cudaLaunchKernel((const void *)&simKernel, (dim3){1, 1, 1}, (dim3){32, 1, 1}, args, 0,
+                           stream));
 }
 
 static cudaStream_t open_device(int device)
@@ -221,8 +231,11 @@ static void describe(const char *path, const struct made *all, size_t n, unsigne
         }
         CHECK(ncclCommUserRank(all[i].comm, &rank));
         CHECK(ncclCommCount(all[i].comm, &ranks));
-        fprintf(out, "%s\n{\"name\":\"%s\",\"handle\":%lld,\"rank\":%d,\"ranks\":%d,\"sequence\":%u,\"bytes\":%llu}",
-                comma, all[i].name, (long long)(intptr_t)all[i].comm, rank, ranks, all[i].sequence, all[i].bytes);
+        fprintf(out,
+                "%s\n{\"name\":\"%s\",\"handle\":%lld,\"rank\":%d,\"ranks\":%d,\"sequence\":%u,"
+                "\"bytes\":%llu}",
+                comma, all[i].name, (long long)(intptr_t)all[i].comm, rank, ranks, all[i].sequence,
+                all[i].bytes);
         comma = ",";
     }
     fprintf(out, "]}\n");
@@ -234,8 +247,9 @@ static int run_nccl(char **words)
 {
     int rank = (int)strtol(words[0], NULL, 10), world = (int)strtol(words[1], NULL, 10);
     enum { A, B, C, CHILD, REST, ALL0, ALL1, MADE };
-    struct made m[MADE] = {{.name = "rank"}, {.name = "config"}, {.name = "scalable"}, {.name = "child"},
-                           {.name = "rest"}, {.name = "all"},    {.name = "all"}};
+    struct made m[MADE] = {{.name = "rank"},  {.name = "config"}, {.name = "scalable"},
+                           {.name = "child"}, {.name = "rest"},   {.name = "all"},
+                           {.name = "all"}};
     ncclUniqueId ids[3];
     void *a = NULL, *b = NULL;
     cudaStream_t s = open_device(rank);
@@ -431,12 +445,14 @@ static void prepare(const char *kind, struct waiter *w, const char *dir)
         w->uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
         struct uffdio_register reg = {.range = {.start = (uintptr_t)w->page, .len = 4096},
                                       .mode = UFFDIO_REGISTER_MODE_MISSING};
-        check(w->uffd < 0 || ioctl(w->uffd, UFFDIO_API, &api) != 0 || ioctl(w->uffd, UFFDIO_REGISTER, &reg) != 0,
+        check(w->uffd < 0 || ioctl(w->uffd, UFFDIO_API, &api) != 0 ||
+                  ioctl(w->uffd, UFFDIO_REGISTER, &reg) != 0,
               "userfaultfd");
     }
 }
 
-// wait KIND MS STEPS DIR OUT: a communicator of one rank; each step is a wait, a collective and a sync.
+// wait KIND MS STEPS DIR OUT: a communicator of one rank; each step is a wait, a collective and a
+// sync.
 static int run_wait(char **words)
 {
     const char *kind = words[0];
@@ -462,7 +478,8 @@ static int run_wait(char **words)
         CHECK(cudaStreamSynchronize(s));
     }
     FILE *out = fopen(words[4], "we");
-    fprintf(out, "{\"pid\":%d,\"steps\":%ld,\"wait_ns\":%.0f}\n", getpid(), steps, (double)waited / (double)steps);
+    fprintf(out, "{\"pid\":%d,\"steps\":%ld,\"wait_ns\":%.0f}\n", getpid(), steps,
+            (double)waited / (double)steps);
     check(fclose(out), "fclose");
     return g_failed != 0;
 }
@@ -477,7 +494,8 @@ static void on_alarm(int sig)
     siglongjmp(g_out, 1);
 }
 
-// longjmp ROUNDS DIR: a signal handler jumps out of a sync; then whole calls, and a wait for DIR/end.
+// longjmp ROUNDS DIR: a signal handler jumps out of a sync; then whole calls, and a wait for
+// DIR/end.
 static int run_longjmp(char **words)
 {
     char path[512];
@@ -587,7 +605,8 @@ static int run_exec(char *self)
     return 1;
 }
 
-// seccomp: from the first use on, system calls whose numbers the filter's author did not know kill the process.
+// seccomp: from the first use on, system calls whose numbers the filter's author did not know kill
+// the process.
 static int run_seccomp(void)
 {
     enum { NEWEST = 334 }; // rseq; above it the C library uses clone3, rseq and few others
