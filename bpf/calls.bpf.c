@@ -287,6 +287,7 @@ static __always_inline int enter(struct pt_regs *ctx, ltn_u64 cookie)
     }
     /* A call that was left by longjmp never returns: its frame lies below the stack pointer now. */
     ltn_u64 sp = PT_REGS_SP(ctx);
+    ltn_u32 depth = t->depth;
     for (int i = 0; i < LTN_NESTING; i++) {
         ltn_u32 top = t->depth - 1;
         if (t->depth == 0 || t->frames[top & (LTN_NESTING - 1)].sp > sp) {
@@ -295,7 +296,10 @@ static __always_inline int enter(struct pt_regs *ctx, ltn_u64 cookie)
         let_go(&t->frames[top & (LTN_NESTING - 1)], tgid);
         t->depth = top;
     }
-    ltn_u32 depth = t->depth;
+    if (depth != 0 && t->depth == 0) {
+        bpf_map_delete_elem(&in_flight, &tid);
+    }
+    depth = t->depth;
     if (depth >= LTN_NESTING) {
         count_drop(LTN_DROP_NESTING);
         count_call(tgid, LTN_COOKIE_OP(cookie), 0, 1);
@@ -442,16 +446,16 @@ static __always_inline void add_thread(const struct ltn_task *t, const struct lt
                                        ltn_u64 pid_tgid, ltn_u64 now, const struct measured *m)
 {
     ltn_u32 tid = (ltn_u32)pid_tgid;
+    ltn_u32 tgid = (ltn_u32)(pid_tgid >> 32);
     struct ltn_thread_stats *s = bpf_map_lookup_elem(&threads, &tid);
-    if (!s) {
-        bpf_map_update_elem(&threads, &tid, &no_thread, BPF_NOEXIST);
+    if (!s || (s->tgid != tgid && s->tgid != 0)) { /* the number of a thread that ended before */
+        bpf_map_update_elem(&threads, &tid, &no_thread, BPF_ANY);
         s = bpf_map_lookup_elem(&threads, &tid);
         if (!s) {
             count_drop(LTN_DROP_MAP_THREADS);
             return;
         }
     }
-    ltn_u32 tgid = (ltn_u32)(pid_tgid >> 32);
     if (s->tgid != tgid || s->tid != tid) {
         s->tgid = tgid;
         s->tid = tid;
@@ -655,8 +659,7 @@ static __always_inline int leave(struct pt_regs *ctx, ltn_u64 cookie)
         leave_outermost(t, task, f, pid_tgid, &m);
     }
     if (LTN_COOKIE_DECODER(cookie) == LTN_DECODE_COMM && !(f->flags & LTN_CALL_FAILED)) {
-        struct ltn_comm_key key = {.comm = f->handle, .tgid = tgid};
-        bpf_map_delete_elem(&comms, &key);
+        retire_comm(tgid, f->handle);
     }
     return 0;
 }
