@@ -24,7 +24,7 @@
 #define DEFAULT_BATCHES      256
 #define DEFAULT_QUEUE_BYTES  (64ULL << 20)
 #define DEFAULT_OUTBOX_BYTES (256ULL << 20)
-#define DEFAULT_OUTBOX_AGE   (24 * 3600 * LTN_NS_PER_S)
+#define DEFAULT_OUTBOX_AGE   (24ULL * 3600 * LTN_NS_PER_S)
 /* A group is committed at this many calls even when its time is not up. */
 #define GROUP_CALLS 20000
 /* What waits in memory while writing fails, at most. */
@@ -642,6 +642,15 @@ static bool has_acks(struct ltn_record *r)
     return any || r->taken_count > 0;
 }
 
+static void note_size(struct ltn_record *r)
+{
+    struct ltn_db_size size;
+    if (ltn_db_size(r->db, &size) == 0) {
+        atomic_store(&r->db_bytes, size.file_bytes);
+        atomic_store(&r->used_bytes, (size.pages - size.free_pages) * size.page_bytes);
+    }
+}
+
 static void upkeep(struct ltn_record *r)
 {
     uint64_t now = ltn_now_mono_ns();
@@ -649,7 +658,6 @@ static void upkeep(struct ltn_record *r)
         return;
     }
     struct ltn_pruned p = {0};
-    struct ltn_db_size size;
     int rc = 0;
     if (r->opts.max_bytes != 0) {
         rc = ltn_prune(r->db, r->opts.max_bytes, &p);
@@ -663,10 +671,7 @@ static void upkeep(struct ltn_record *r)
     atomic_fetch_add(&r->pruned_calls, p.calls);
     atomic_fetch_add(&r->pruned_windows, p.windows);
     atomic_fetch_add(&r->pruned_incidents, p.incidents);
-    if (ltn_db_size(r->db, &size) == 0) {
-        atomic_store(&r->db_bytes, size.file_bytes);
-        atomic_store(&r->used_bytes, (size.pages - size.free_pages) * size.page_bytes);
-    }
+    note_size(r);
     r->next_upkeep_ns = p.more ? now : now + UPKEEP_EVERY_NS;
 }
 
@@ -734,6 +739,7 @@ static void *run(void *arg)
     if (r->db != NULL) {
         int rc = ltn_db_checkpoint(r->db, true);
         (void)rc; /* a reader may hold it back; the log is found at the next start */
+        note_size(r);
     }
     return NULL;
 }
@@ -790,8 +796,7 @@ int ltn_record_open(const struct ltn_record_opts *opts, struct ltn_record **ret_
         rc = ltn_errinfo_set(info, -EINVAL, "the record needs a path and a node name");
     } else if (make_channels(r) < 0) {
         rc = ltn_errinfo_set(info, -ENOMEM, "out of memory or descriptors");
-    }
-    if (rc == 0) {
+    } else {
         ltn_text_clean(r->node, sizeof(r->node), opts->node, strlen(opts->node));
         rc = open_database(r, r->moved, info);
     }

@@ -51,7 +51,7 @@ struct pipeline {
 
 /* ---- the receiver ---- */
 
-static void server_start(struct server *s, int port)
+static void server_start(struct server *s, const char *kind, int port)
 {
     int to[2];
     int from[2];
@@ -67,8 +67,8 @@ static void server_start(struct server *s, int port)
         (void)dup2(from[1], STDOUT_FILENO);
         (void)close(to[1]);
         (void)close(from[0]);
-        (void)execl("/usr/bin/python3", "python3", LTN_TEST_SOURCE_DIR "/push_server.py", port_text,
-                    file, (char *)NULL);
+        (void)execl("/usr/bin/python3", "python3", LTN_TEST_SOURCE_DIR "/push_server.py", kind,
+                    port_text, file, (char *)NULL);
         _exit(127);
     }
     (void)close(to[0]);
@@ -99,13 +99,13 @@ static void server_kill(struct server *s)
 
 /* ---- the agent's half ---- */
 
-static void pipeline_start(struct pipeline *p, int port, const char *name)
+static const char *token_file = "";
+
+static void pipeline_start_at(struct pipeline *p, const char *endpoint, const char *name)
 {
     struct ltn_errinfo info = {0};
     char path[64];
-    char endpoint[64];
     (void)snprintf(path, sizeof(path), "%s/%s.db", dir, name);
-    (void)snprintf(endpoint, sizeof(endpoint), "127.0.0.1:%d", port);
     assert_int_equal(
         ltn_push_encoder_new(&(struct ltn_push_encoder_conf){.node = "n"}, &p->encoder), 0);
     struct ltn_record_encoder encoder = ltn_push_record_encoder(p->encoder);
@@ -114,7 +114,9 @@ static void pipeline_start(struct pipeline *p, int port, const char *name)
     assert_int_equal(ltn_record_start(p->record), 0);
     struct ltn_push_conf c;
     ltn_push_conf_init(&c);
+    assert_int_equal(ltn_push_conf_env(&c, environ, &info), 0);
     assert_int_equal(ltn_push_conf_endpoint(&c, endpoint, &info), 0);
+    (void)snprintf(c.token_file, sizeof(c.token_file), "%s", token_file);
     c.metrics.timeout_ns = 300 * LTN_NS_PER_MS;
     c.first_backoff_ns = 20 * LTN_NS_PER_MS;
     c.longest_backoff_ns = 100 * LTN_NS_PER_MS;
@@ -124,6 +126,13 @@ static void pipeline_start(struct pipeline *p, int port, const char *name)
         fail_msg("push: %d %s", rc, info.msg);
     }
     assert_int_equal(ltn_push_start(p->push), 0);
+}
+
+static void pipeline_start(struct pipeline *p, int port, const char *name)
+{
+    char endpoint[64];
+    (void)snprintf(endpoint, sizeof(endpoint), "127.0.0.1:%d", port);
+    pipeline_start_at(p, endpoint, name);
 }
 
 static void pipeline_stop(struct pipeline *p)
@@ -258,7 +267,7 @@ static void every_window_arrives(void **state)
     struct server s = {0};
     struct pipeline p = {0};
     struct arrived a;
-    server_start(&s, 0);
+    server_start(&s, "grpc", 0);
     int port = s.port;
     server_kill(&s);
     pipeline_start(&p, port, "outage");
@@ -266,7 +275,7 @@ static void every_window_arrives(void **state)
     send_windows(&p, 5);
     wait_until(retried, &p, 2, "attempts without a receiver");
     /* It comes up, but refuses. */
-    server_start(&s, port);
+    server_start(&s, "grpc", port);
     server_mode(&s, "unavailable");
     send_windows(&p, 5);
     wait_until(retried, &p, retries(&p) + 3, "refused attempts");
@@ -283,7 +292,7 @@ static void every_window_arrives(void **state)
     server_kill(&s);
     send_windows(&p, 20);
     wait_until(retried, &p, retries(&p) + 2, "attempts after its death");
-    server_start(&s, port);
+    server_start(&s, "grpc", port);
     send_windows(&p, 1);
     wait_until(drained, &p, 0, "an empty outbox");
     struct ltn_push_stats stats;
@@ -311,7 +320,7 @@ static void what_is_refused_for_good_goes(void **state)
     struct server s = {0};
     struct pipeline p = {0};
     struct ltn_push_stats stats;
-    server_start(&s, 0);
+    server_start(&s, "grpc", 0);
     server_mode(&s, "invalid");
     pipeline_start(&p, s.port, "refused");
     send_windows(&p, 4);
@@ -332,14 +341,14 @@ static void the_outbox_outlives_the_agent(void **state)
     struct pipeline p = {0};
     struct pipeline again = {0};
     struct arrived a;
-    server_start(&s, 0);
+    server_start(&s, "grpc", 0);
     int port = s.port;
     server_kill(&s);
     pipeline_start(&p, port, "restart");
     send_windows(&p, 8);
     wait_until(retried, &p, 1, "an attempt");
     pipeline_stop(&p);
-    server_start(&s, port);
+    server_start(&s, "grpc", port);
     pipeline_start(&again, port, "restart");
     wait_until(sent, &again, 8, "the backlog of the last run");
     wait_until(drained, &again, 0, "an empty outbox");
@@ -358,7 +367,7 @@ static void stop_flushes(void **state)
     struct server s = {0};
     struct pipeline p = {0};
     struct arrived a;
-    server_start(&s, 0);
+    server_start(&s, "grpc", 0);
     pipeline_start(&p, s.port, "flush");
     send_windows(&p, 30);
     struct ltn_record_stats r;
@@ -371,6 +380,81 @@ static void stop_flushes(void **state)
         assert_true(a.times[i] > 0);
     }
     server_kill(&s);
+}
+
+static void write_token(const char *path, const char *token)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(token, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Wrong credentials say nothing about the data: it waits, and the new token is picked up. */
+static void check_token(const char *kind, const char *scheme, const char *base)
+{
+    struct server s = {0};
+    struct pipeline p = {0};
+    struct ltn_push_stats stats;
+    char endpoint[64];
+    char path[64];
+    (void)snprintf(path, sizeof(path), "%s/token", dir);
+    write_token(path, "wrong\n");
+    token_file = path;
+    server_start(&s, kind, 0);
+    server_mode(&s, "token");
+    (void)snprintf(endpoint, sizeof(endpoint), "%s127.0.0.1:%d%s", scheme, s.port, base);
+    pipeline_start_at(&p, endpoint, "token");
+    token_file = "";
+    send_windows(&p, 3);
+    wait_until(retried, &p, 2, "attempts with the wrong token");
+    ltn_push_stats(p.push, &stats);
+    assert_int_equal(stats.sent, 0);
+    write_token(path, "s3cret\n");
+    wait_until(drained, &p, 0, "an empty outbox");
+    wait_until(sent, &p, 3, "deliveries");
+    ltn_push_stats(p.push, &stats);
+    assert_int_equal(stats.refused, 0);
+    pipeline_stop(&p);
+    server_kill(&s);
+}
+
+static void a_new_token_is_picked_up(void **state)
+{
+    (void)state;
+    check_token("grpc", "", "");
+}
+
+static void the_same_over_http(void **state)
+{
+    (void)state;
+    (void)setenv("no_proxy", "127.0.0.1", 1);
+    struct server s = {0};
+    struct pipeline p = {0};
+    struct arrived a;
+    struct ltn_push_stats stats;
+    char endpoint[64];
+    server_start(&s, "http", 0);
+    (void)snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%d/base/", s.port);
+    (void)setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf", 1);
+    pipeline_start_at(&p, endpoint, "http");
+    send_windows(&p, 3);
+    wait_until(drained, &p, 0, "an empty outbox");
+    wait_until(sent, &p, 3, "deliveries");
+    /* Retry-After is at least obeyed. */
+    server_mode(&s, "unavailable");
+    send_windows(&p, 1);
+    wait_until(retried, &p, 1, "a refused attempt");
+    ltn_push_stats(p.push, &stats);
+    assert_true(stats.backoff_ns >= 7 * LTN_NS_PER_S);
+    pipeline_stop(&p);
+    read_arrived(&a);
+    for (unsigned i = 1; i <= 3; i++) {
+        assert_int_equal(a.times[i], 1);
+    }
+    server_kill(&s);
+    check_token("http", "http://", "/base");
+    (void)unsetenv("OTEL_EXPORTER_OTLP_PROTOCOL");
 }
 
 static int make_dir(void **state)
@@ -393,10 +477,9 @@ static int drop_dir(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(every_window_arrives),
-        TEST(what_is_refused_for_good_goes),
-        TEST(the_outbox_outlives_the_agent),
-        TEST(stop_flushes),
+        TEST(every_window_arrives),          TEST(what_is_refused_for_good_goes),
+        TEST(the_outbox_outlives_the_agent), TEST(stop_flushes),
+        TEST(a_new_token_is_picked_up),      TEST(the_same_over_http),
     };
     (void)signal(SIGPIPE, SIG_IGN);
     if (system("/usr/bin/python3 -c 'import grpc' 2>/dev/null") != 0) {
