@@ -66,11 +66,11 @@ static const struct ltn_conf_key keys[] = {
      .offset = AT(token_file),
      .doc = "File with the bearer token that agents and readers must show.",
      .arg = "FILE"},
-    {.key = "insecure_no_token",
+    {.key = "insecure_no_auth",
      .type = LTN_CONF_BOOL,
      .offset = AT(insecure_no_token),
      .def = "false",
-     .doc = "Allow addresses beyond loopback without a token."},
+     .doc = "Allow addresses beyond loopback without a token; also --insecure-no-token."},
     {.key = "limits.nodes",
      .type = LTN_CONF_U64,
      .offset = AT(max_nodes),
@@ -215,6 +215,7 @@ static int with_conf(struct ltn_collector_conf *conf, const struct ltn_conf_args
 
 int ltn_collector_main(int argc, char **argv)
 {
+    static char alias[] = "--insecure-no-auth";
     struct ltn_collector_conf conf = {0};
     struct ltn_conf_args args = {0};
     struct ltn_errinfo info = {0, ""};
@@ -226,6 +227,10 @@ int ltn_collector_main(int argc, char **argv)
         (void)printf("lanterne-collector %s\n", LTN_VERSION);
         return LTN_EXIT_OK;
     }
+    /* The name everybody looks for; a key of that ending would have to be a file. */
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--insecure-no-token") == 0)
+            argv[i] = alias;
     int code = LTN_EXIT_USAGE;
     if (ltn_conf_load(&ltn_collector_conf_table, &conf, NULL, argc, argv, &args, &info) == 0)
         code = with_conf(&conf, &args);

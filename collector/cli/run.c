@@ -53,12 +53,12 @@ static void on_verdict(void *ctx, enum ltn_straggler_change change, bool notable
         change == LTN_VERDICT_OPENED
             ? "straggler"
             : (change == LTN_VERDICT_CLOSED ? "straggler gone" : "straggler changed");
-    ltn_log_info("msg=\"%s\" job=\"%s\" rank=%d node=\"%s\" effect_pct=%.1f peers=%u cause=%s "
-                 "explained_share=%.2f detail=\"%s\"",
-                 what, v->job, (int)v->rank, v->node, v->effect_pct, v->peers, v->cause,
+    ltn_log_info("%s: rank %d on %s, job %s: %+.1f %% against %u peers, cause %s "
+                 "(explains %.2f): %s",
+                 what, (int)v->rank, v->node, v->job, v->effect_pct, v->peers, v->cause,
                  v->explained_share, v->cause_detail);
     if (s->store != NULL && ltn_store_verdict(s->store, change, v) != 0)
-        ltn_log_error("msg=\"verdict not kept: too many wait for the database\"");
+        ltn_log_error("verdict not kept: too many wait for the database");
 }
 
 static void on_tick(void *arg)
@@ -90,7 +90,7 @@ static void on_signal(void *arg, int signo)
     }
     s->stopping = true;
     s->serve.draining = true;
-    ltn_log_info("msg=\"shutting down\" signal=%d", signo);
+    ltn_log_info("shutting down on signal %d", signo);
     ltn_ingest_drain(s->ingest);
     ltn_http_server_drain(s->otlp, DRAIN_NS, on_drained, s);
     ltn_http_server_drain(s->api, DRAIN_NS, on_drained, s);
@@ -112,8 +112,7 @@ static void restore_verdict(void *ctx, const struct ltn_straggler_verdict *v)
     struct service *s = ctx;
     int rc = ltn_fleet_restore_verdict(s->fleet, v);
     if (rc != 0)
-        ltn_log_warn("msg=\"verdict not taken over\" job=\"%s\" error=\"%s\"", v->job,
-                     ltn_err_str(rc));
+        ltn_log_warn("verdict of job %s not taken over: %s", v->job, ltn_err_str(rc));
 }
 
 static void restore_incident(void *ctx, const struct ltn_update_incident *i)
@@ -150,7 +149,7 @@ static int make_state(struct service *s, struct ltn_errinfo *info)
     if (rc != 0)
         return rc;
     if (info->msg[0] != '\0')
-        ltn_log_warn("msg=\"%s\"", info->msg);
+        ltn_log_warn("%s", info->msg);
     struct ltn_store_sink back = {s, restore_verdict, restore_incident};
     rc = ltn_store_load(s->store, fo.max_verdicts, &back);
     if (rc != 0)
@@ -198,7 +197,7 @@ static void say_listening(const char *what, const char *address, uint16_t port)
 {
     const char *colon = strrchr(address, ':');
     int n = colon != NULL ? (int)(colon - address) : (int)strlen(address);
-    ltn_log_info("msg=\"listening\" for=%s address=\"%.*s:%u\"", what, n, address, port);
+    ltn_log_info("listening for %s on %.*s:%u", what, n, address, port);
 }
 
 static int listen_all(struct service *s, struct ltn_errinfo *info)
@@ -275,13 +274,13 @@ int ltn_collector_run(const struct ltn_collector_conf *conf)
     }
     s.expired_ns = ltn_now_unix_ns();
     on_tick(&s);
-    ltn_log_info("msg=\"ready\" version=%s window_s=%.3g db=\"%s\" token=%s", LTN_VERSION,
+    ltn_log_info("ready: version %s, window %.3g s, database %s, token %s", LTN_VERSION,
                  (double)conf->window_ns / 1e9, conf->db, s.token[0] != '\0' ? "yes" : "no");
     rc = ltn_loop_run(s.loop);
     take_down(&s);
     if (rc != 0)
-        ltn_log_error("msg=\"event loop ended\" error=\"%s\"", ltn_err_str(rc));
+        ltn_log_error("event loop ended: %s", ltn_err_str(rc));
     else
-        ltn_log_info("msg=\"stopped\"");
+        ltn_log_info("stopped");
     return rc == 0 ? LTN_EXIT_OK : LTN_EXIT_CANNOT;
 }

@@ -89,7 +89,8 @@ struct ltn_fleet_node {
 };
 
 struct ltn_fleet_window {
-    uint64_t slot;                      /* end over window length; 0: empty */
+    uint64_t slot; /* end over window length; 0: empty */
+    uint64_t received_ns;
     struct ltn_straggler_member member; /* what was or will be judged */
 };
 

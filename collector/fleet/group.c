@@ -210,6 +210,7 @@ void ltn_fleet_rank_window(struct ltn_fleet *f, struct ltn_fleet_proc *p,
     p->window_at = (p->window_at + 1) % LTN_FLEET_WINDOWS;
     memset(w, 0, sizeof(*w));
     w->slot = slot;
+    w->received_ns = f->now_ns;
     fill_member(p, &res->steps, &w->member);
     p->past[p->past_at] = (struct ltn_fleet_past){.slot = slot,
                                                   .end_ns = res->end_ns,
@@ -360,12 +361,37 @@ static bool make_room(struct ltn_fleet *f, size_t n)
     return true;
 }
 
-static size_t count_present(struct ltn_fleet_group *g, uint64_t slot)
+struct arrival {
+    size_t present;
+    uint64_t first_ns; /* when the first member's window came */
+};
+
+static struct arrival arrivals(struct ltn_fleet_group *g, uint64_t slot)
 {
-    size_t k = 0;
-    for (size_t i = 0; i < g->n; i++)
-        k += window_at(g->members[i], slot) != NULL ? 1 : 0;
-    return k;
+    struct arrival a = {0, UINT64_MAX};
+    for (size_t i = 0; i < g->n; i++) {
+        const struct ltn_fleet_window *w = window_at(g->members[i], slot);
+        if (w == NULL)
+            continue;
+        a.present++;
+        a.first_ns = w->received_ns < a.first_ns ? w->received_ns : a.first_ns;
+    }
+    return a;
+}
+
+/* Complete, or its grace is over. The grace counts from the end of the window, or from its first
+ * arrival when that is later: after an outage everybody sends old windows. */
+static bool slot_due(const struct ltn_fleet *f, struct ltn_fleet_group *g, uint64_t slot,
+                     size_t want)
+{
+    uint64_t grace_ns = f->opts.window_ns * LTN_FLEET_GRACE_TENTHS / 10;
+    uint64_t end_ns = slot * f->opts.window_ns;
+    struct arrival a = arrivals(g, slot);
+    if (a.present == 0)
+        return f->now_ns >= end_ns + grace_ns;
+    if (a.present >= want)
+        return true;
+    return f->now_ns >= (a.first_ns > end_ns ? a.first_ns : end_ns) + grace_ns;
 }
 
 void ltn_fleet_group_run(struct ltn_fleet *f, struct ltn_fleet_group *g)
@@ -381,10 +407,7 @@ void ltn_fleet_group_run(struct ltn_fleet *f, struct ltn_fleet_group *g)
     if (newest >= g->next_slot + LTN_FLEET_WINDOWS)
         g->next_slot = newest - LTN_FLEET_WINDOWS + 1; /* older ones are in no ring any more */
     for (int k = 0; p.members != NULL && p.past != NULL && k < MAX_SLOTS_AT_ONCE; k++) {
-        uint64_t due_ns =
-            g->next_slot * f->opts.window_ns + f->opts.window_ns * LTN_FLEET_GRACE_TENTHS / 10;
-        bool complete = count_present(g, g->next_slot) >= want && want > 0;
-        if (g->next_slot > newest || (!complete && f->now_ns < due_ns))
+        if (g->next_slot > newest || !slot_due(f, g, g->next_slot, want))
             break;
         judge(f, g, g->next_slot, want, &p);
         g->next_slot++;
