@@ -297,6 +297,7 @@ static __always_inline int enter(struct pt_regs *ctx, ltn_u64 cookie)
         t->depth = top;
     }
     if (depth != 0 && t->depth == 0) {
+        ltn_u32 tid = (ltn_u32)task->pid;
         bpf_map_delete_elem(&in_flight, &tid);
     }
     depth = t->depth;
