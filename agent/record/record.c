@@ -561,8 +561,9 @@ static void close_database(struct ltn_record *r)
     }
 }
 
-/* After damage: the file goes aside and a new one begins, without the outbox that was in it. */
-static int replace_database(struct ltn_record *r)
+/* Opens again: after damage the file goes aside and a new one begins, after somebody deleted it a
+ * new one begins; either way without the outbox that was in it. */
+static int reopen_database(struct ltn_record *r)
 {
     char moved[LTN_DB_PATH_BYTES] = "";
     close_database(r);
@@ -584,7 +585,7 @@ static void fail_group(struct ltn_record *r, struct group *g, int rc)
     r->next_try_ns = ltn_now_mono_ns() + r->opts.retry_ms * LTN_NS_PER_MS;
     if (rc == LTN_ERR_CORRUPT) {
         /* When this fails db is NULL, and the next try begins with opening. */
-        rc = replace_database(r);
+        rc = reopen_database(r);
     } else if (rc == LTN_ERR_DISK) {
         /* The log's content fits into pages that the file has already: that may make room. */
         rc = ltn_db_checkpoint(r->db, true);
@@ -598,7 +599,7 @@ static void commit_group(struct ltn_record *r)
     struct group g = {.outbox = r->outbox};
     list_init(&g.stored);
     list_init(&g.invalid);
-    if (r->db == NULL && replace_database(r) < 0) {
+    if (r->db == NULL && reopen_database(r) < 0) {
         r->next_try_ns = ltn_now_mono_ns() + r->opts.retry_ms * LTN_NS_PER_MS;
         atomic_fetch_add(&r->failed_commits, 1);
         shed(r);
@@ -656,6 +657,14 @@ static void upkeep(struct ltn_record *r)
     uint64_t now = ltn_now_mono_ns();
     if (now < r->next_upkeep_ns || r->db == NULL || atomic_load(&r->degraded)) {
         return;
+    }
+    if (ltn_db_moved(r->db)) {
+        atomic_fetch_add(&r->replaced_files, 1);
+        if (reopen_database(r) < 0) {
+            atomic_store(&r->degraded, true);
+            r->next_try_ns = now + r->opts.retry_ms * LTN_NS_PER_MS;
+            return;
+        }
     }
     struct ltn_pruned p = {0};
     int rc = 0;
@@ -885,23 +894,24 @@ static void read_flow(struct flow *f, struct ltn_record_flow *ret)
 
 void ltn_record_stats(struct ltn_record *r, struct ltn_record_stats *ret)
 {
-    *ret = (struct ltn_record_stats){
-        .db_bytes = atomic_load(&r->db_bytes),
-        .used_bytes = atomic_load(&r->used_bytes),
-        .pruned_calls = atomic_load(&r->pruned_calls),
-        .pruned_windows = atomic_load(&r->pruned_windows),
-        .pruned_incidents = atomic_load(&r->pruned_incidents),
-        .commits = atomic_load(&r->commits),
-        .failed_commits = atomic_load(&r->failed_commits),
-        .replaced_files = atomic_load(&r->replaced_files),
-        .degraded = atomic_load(&r->degraded),
-        .outbox_rows = atomic_load(&r->outbox_rows),
-        .outbox_bytes = atomic_load(&r->outbox_bytes),
-        .outbox_dropped_bytes_limit = atomic_load(&r->outbox_dropped_bytes),
-        .outbox_dropped_age = atomic_load(&r->outbox_dropped_age),
-        .outbox_dropped_unencodable = atomic_load(&r->outbox_unencodable),
-    };
-    read_flow(&r->flows[KIND_WINDOW], &ret->windows);
-    read_flow(&r->flows[KIND_CALLS], &ret->calls);
-    read_flow(&r->flows[KIND_INCIDENT], &ret->incidents);
+    struct ltn_record_stats s = {0};
+    /* First, as the thread writes them last: when nothing waits the rest is up to date. */
+    read_flow(&r->flows[KIND_WINDOW], &s.windows);
+    read_flow(&r->flows[KIND_CALLS], &s.calls);
+    read_flow(&r->flows[KIND_INCIDENT], &s.incidents);
+    s.db_bytes = atomic_load(&r->db_bytes);
+    s.used_bytes = atomic_load(&r->used_bytes);
+    s.pruned_calls = atomic_load(&r->pruned_calls);
+    s.pruned_windows = atomic_load(&r->pruned_windows);
+    s.pruned_incidents = atomic_load(&r->pruned_incidents);
+    s.commits = atomic_load(&r->commits);
+    s.failed_commits = atomic_load(&r->failed_commits);
+    s.replaced_files = atomic_load(&r->replaced_files);
+    s.degraded = atomic_load(&r->degraded);
+    s.outbox_rows = atomic_load(&r->outbox_rows);
+    s.outbox_bytes = atomic_load(&r->outbox_bytes);
+    s.outbox_dropped_bytes_limit = atomic_load(&r->outbox_dropped_bytes);
+    s.outbox_dropped_age = atomic_load(&r->outbox_dropped_age);
+    s.outbox_dropped_unencodable = atomic_load(&r->outbox_unencodable);
+    *ret = s;
 }

@@ -259,6 +259,33 @@ static void damage_while_running_begins_a_new_file(void **state)
     ltn_record_close(r);
 }
 
+static void a_deleted_file_is_made_anew(void **state)
+{
+    (void)state;
+    struct ltn_record *r = open_record();
+    struct ltn_record_stats s;
+    send_window(r, 0);
+    do {
+        nap();
+        ltn_record_stats(r, &s);
+    } while (s.windows.waiting > 0);
+    assert_int_equal(unlink(path), 0);
+    uint64_t deadline = ltn_now_mono_ns() + 20 * LTN_NS_PER_S;
+    do {
+        nap();
+        ltn_record_stats(r, &s);
+    } while (s.replaced_files == 0 && ltn_now_mono_ns() < deadline);
+    assert_int_equal(s.replaced_files, 1);
+    send_window(r, 1);
+    send_calls(r, 10);
+    ltn_record_stop(r);
+    ltn_record_stats(r, &s);
+    assert_int_equal(s.windows.stored, 2);
+    assert_int_equal(count("SELECT count(*) FROM windows"), 1);
+    assert_int_equal(count("SELECT count(*) FROM events"), 10);
+    ltn_record_close(r);
+}
+
 static void what_the_schema_refuses_goes_alone(void **state)
 {
     (void)state;
@@ -290,11 +317,9 @@ static void what_the_schema_refuses_goes_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_full_disk_degrades_and_recovers),
-        TEST(stopping_while_degraded_counts_the_rest),
-        TEST(damage_at_start_is_said),
-        TEST(damage_while_running_begins_a_new_file),
-        TEST(what_the_schema_refuses_goes_alone),
+        TEST(a_full_disk_degrades_and_recovers), TEST(stopping_while_degraded_counts_the_rest),
+        TEST(damage_at_start_is_said),           TEST(damage_while_running_begins_a_new_file),
+        TEST(a_deleted_file_is_made_anew),       TEST(what_the_schema_refuses_goes_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
