@@ -159,4 +159,4 @@ def test_full_disk_is_a_state(procs, tmp_path):
         assert collector.process.stop() == 0
     finally:
         procs.kill_all()
-        subprocess.run(["umount", str(mount)], check=False)
+        subprocess.run(["umount", "-l", str(mount)], check=False)
