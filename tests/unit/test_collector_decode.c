@@ -28,7 +28,8 @@ static void resource(const struct ltn_otlp_attr *more, size_t n)
                                   ltn_otlp_attr_str("service.instance.id", "i-1"),
                                   ltn_otlp_attr_str("host.name", "node\x01-1"),
                                   ltn_otlp_attr_int("lanterne.window.sequence", 7)};
-    memcpy(a + 4, more, n * sizeof(*more));
+    if (n > 0)
+        memcpy(a + 4, more, n * sizeof(*more));
     assert_int_equal(ltn_otlp_metrics_resource(&w, (struct ltn_otlp_attrs){a, 4 + n}), 0);
     assert_int_equal(ltn_otlp_metrics_scope(&w, "lanterne", "1"), 0);
 }
