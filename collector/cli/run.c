@@ -110,7 +110,7 @@ static int authorize(void *arg, const struct ltn_http_request *req, uint64_t *re
 static void restore_verdict(void *ctx, const struct ltn_straggler_verdict *v)
 {
     struct service *s = ctx;
-    int rc = ltn_fleet_restore_verdict(s->fleet, v);
+    int rc = ltn_fleet_restore_verdict(s->fleet, v, ltn_now_unix_ns());
     if (rc != 0)
         ltn_log_warn("verdict of job %s not taken over: %s", v->job, ltn_err_str(rc));
 }

@@ -536,7 +536,7 @@ static void drop_orphans(struct ltn_fleet *f)
     for (struct ltn_fleet_verdict *o; (o = ltn_map_next(&f->open, &pos)) != NULL;) {
         struct ltn_fleet_job *j = ltn_map_get_str(&f->jobs, o->v.job);
         bool known = j != NULL && ltn_map_get_str(&j->groups, o->v.group) != NULL;
-        if (known || silence(f, o->v.updated_at_ns) < LTN_FLEET_GROUP_GONE)
+        if (known || silence(f, o->heard_ns) < LTN_FLEET_GROUP_GONE)
             continue;
         struct ltn_straggler_verdict v = o->v;
         ltn_straggler_forget(f->straggler, v.job, v.group, NULL, f->now_ns, ltn_fleet_on_verdict,

@@ -178,6 +178,7 @@ struct ltn_fleet_job {
 struct ltn_fleet_verdict {
     struct ltn_straggler_verdict v;
     double counted_hours; /* of gpu_hours_lost, already added to the job */
+    uint64_t heard_ns;    /* collector's time of the last change or of the restore */
 };
 
 struct ltn_fleet_incident {
@@ -247,8 +248,8 @@ void ltn_fleet_apply(struct ltn_fleet *f, const struct ltn_update *u, uint64_t n
 void ltn_fleet_tick(struct ltn_fleet *f, uint64_t now_ns);
 
 /* Puts back what the store kept: an open or closed verdict, an incident. 0, -ENOMEM, ... */
-int ltn_fleet_restore_verdict(struct ltn_fleet *f,
-                              const struct ltn_straggler_verdict *v) ltn_must_check;
+int ltn_fleet_restore_verdict(struct ltn_fleet *f, const struct ltn_straggler_verdict *v,
+                              uint64_t now_ns) ltn_must_check;
 void ltn_fleet_take_incident(struct ltn_fleet *f, const struct ltn_update_incident *i);
 
 /* True when the node was heard of within three windows. */

@@ -49,6 +49,7 @@ void ltn_fleet_on_verdict(void *ctx, enum ltn_straggler_change change, bool nota
             job->gpu_hours_lost += v->gpu_hours_lost - o->counted_hours;
         o->counted_hours = v->gpu_hours_lost;
         o->v = *v;
+        o->heard_ns = f->now_ns;
     }
     if (change == LTN_VERDICT_CLOSED) {
         char key[LTN_FLEET_KEY_BYTES];
@@ -60,7 +61,8 @@ void ltn_fleet_on_verdict(void *ctx, enum ltn_straggler_change change, bool nota
         f->sink.on_verdict(f->sink.ctx, change, notable, v);
 }
 
-int ltn_fleet_restore_verdict(struct ltn_fleet *f, const struct ltn_straggler_verdict *v)
+int ltn_fleet_restore_verdict(struct ltn_fleet *f, const struct ltn_straggler_verdict *v,
+                              uint64_t now_ns)
 {
     if (v->closed_at_ns != 0) {
         keep_closed(f, v);
@@ -74,6 +76,7 @@ int ltn_fleet_restore_verdict(struct ltn_fleet *f, const struct ltn_straggler_ve
         return -ENOMEM;
     o->v = *v;
     o->counted_hours = v->gpu_hours_lost;
+    o->heard_ns = now_ns;
     return 0;
 }
 
