@@ -111,7 +111,7 @@ static __always_inline void close_segment(struct ltn_task *t, const struct ltn_f
     }
     s->segment_ns = f->enter_ns - t->segment_ns;
     s->segment_off_cpu_ns = f->off_cpu_ns - t->segment_off_cpu_ns;
-    s->segment_run_queue_ns = f->run_delay_ns - t->segment_run_delay_ns;
+    s->segment_run_queue_ns = f->queued_ns - t->segment_queued_ns;
     for (int i = 0; i < LTN_OFF_REASONS; i++) {
         s->segment_blocked_ns[i] = t->blocked_ns[i] - t->segment_blocked_ns[i];
     }
@@ -124,7 +124,7 @@ static __always_inline void open_segment(struct ltn_task *t, struct task_struct 
 {
     t->segment_ns = now;
     t->segment_off_cpu_ns = t->off_cpu_ns;
-    t->segment_run_delay_ns = task->sched_info.run_delay;
+    t->segment_queued_ns = queued_until_now(t, task);
     for (int i = 0; i < LTN_OFF_REASONS; i++) {
         t->segment_blocked_ns[i] = t->blocked_ns[i];
     }
@@ -241,10 +241,10 @@ static __always_inline void fill_frame(struct ltn_frame *f, struct ltn_task *t,
     } else if (!nested) {
         f->weight = sample_weight();
     }
-    settle(t, task);
     f->enter_ns = bpf_ktime_get_ns();
+    settle_before(t, task, f->enter_ns);
     f->off_cpu_ns = t->off_cpu_ns;
-    f->run_delay_ns = task->sched_info.run_delay;
+    f->queued_ns = queued_until_now(t, task);
     if (!have_sched) {
         f->exec_ns = task->se.sum_exec_runtime;
     }
@@ -394,7 +394,7 @@ static __always_inline void measure(struct ltn_task *t, struct task_struct *task
                                     const struct ltn_frame *f, ltn_u64 now, struct measured *m)
 {
     m->duration_ns = now - f->enter_ns;
-    m->run_queue_ns = task->sched_info.run_delay - f->run_delay_ns;
+    m->run_queue_ns = queued_until_now(t, task) - f->queued_ns;
     if (have_sched) {
         m->off_cpu_ns = t->off_cpu_ns - f->off_cpu_ns;
     } else {
@@ -638,7 +638,7 @@ static __always_inline int leave(struct pt_regs *ctx, ltn_u64 cookie)
     ltn_u64 pid_tgid = (ltn_u64)tgid << 32 | (ltn_u32)task->pid;
     ltn_u32 cls = LTN_COOKIE_CLASS(cookie);
     struct measured m = {0};
-    settle(t, task);
+    settle_before(t, task, now);
     measure(t, task, f, now, &m);
     m.result = (ltn_s32)PT_REGS_RC(ctx);
     if (is_failure(cls, m.result)) {

@@ -451,6 +451,18 @@ static void prepare(const char *kind, struct waiter *w, const char *dir)
     }
 }
 
+// What the kernel says this thread ran and waited for a CPU.
+static void schedstat(uint64_t *ran_ns, uint64_t *queued_ns)
+{
+    char text[128] = {0};
+    char *end = NULL;
+    int fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    check(fd < 0 || read(fd, text, sizeof(text) - 1) <= 0, "schedstat");
+    close(fd);
+    *ran_ns = strtoull(text, &end, 10);
+    *queued_ns = strtoull(end, NULL, 10);
+}
+
 // wait KIND MS STEPS DIR OUT: a communicator of one rank; each step is a wait, a collective and a
 // sync.
 static int run_wait(char **words)
@@ -467,19 +479,29 @@ static int run_wait(char **words)
     CHECK(ncclCommInitRank(&comm, 1, id, 0));
     prepare(kind, &w, words[3]);
     prctl(PR_SET_TIMERSLACK, 1000);
-    uint64_t waited = 0;
+    uint64_t from = 0, ran_from = 0, queued_from = 0, waited = 0, ran = 0, queued = 0;
     for (long i = 0; i < steps + 1; i++) {
-        uint64_t from = now_ns();
+        uint64_t ran_to, queued_to;
         if (!wait_once(kind, &w)) {
             return 2;
         }
-        waited += i > 0 ? now_ns() - from : 0; // the first segment has no beginning
         CHECK(ncclAllReduce(buffer, buffer, 8, TYPE_F32, 0, comm, s));
+        schedstat(&ran_to, &queued_to);
+        if (i > 0) { // the first segment has no beginning
+            waited += now_ns() - from;
+            ran += ran_to - ran_from;
+        }
         CHECK(cudaStreamSynchronize(s));
+        from = now_ns();
+        schedstat(&ran_from, &queued_to);
+        queued += i > 0 ? queued_to - queued_from : 0;
+        queued_from = queued_to;
     }
     FILE *out = fopen(words[4], "we");
-    fprintf(out, "{\"pid\":%d,\"steps\":%ld,\"wait_ns\":%.0f}\n", getpid(), steps,
-            (double)waited / (double)steps);
+    double n = (double)steps;
+    fprintf(out,
+            "{\"pid\":%d,\"steps\":%ld,\"segment_ns\":%.0f,\"ran_ns\":%.0f,\"queued_ns\":%.0f}\n",
+            getpid(), steps, (double)waited / n, (double)ran / n, (double)queued / n);
     check(fclose(out), "fclose");
     return g_failed != 0;
 }
