@@ -125,6 +125,44 @@ static int target_labels(struct ltn_decoder *d, struct ltn_otlp_attrs a)
     return d->target_labels != NULL ? 0 : LTN_ERR_TOO_LARGE;
 }
 
+/* What a client's resource says of itself, once per job and instance: target_info. */
+static int target_info(struct ltn_decoder *d, struct ltn_otlp_attrs a)
+{
+    static const char *const said[] = {"service.name", "service.namespace", "service.instance.id"};
+    struct ltn_otlp_attr rest[LTN_MAX_LABELS];
+    struct ltn_otlp_attrs others = {rest, 0};
+    for (size_t i = 0; i < a.n && others.n < LTN_MAX_LABELS; i++) {
+        bool known = false;
+        for (size_t k = 0; k < LTN_ARRAY_SIZE(said); k++)
+            known = known || ltn_otlp_str_eq(a.items[i].key, said[k]);
+        if (!known)
+            rest[others.n++] = a.items[i];
+    }
+    if (others.n == 0 || d->target_labels[0] == '\0')
+        return 0;
+    ltn_buf_reset(&d->labels);
+    (void)ltn_buf_puts(&d->labels, d->target_labels);
+    ltn_decode_put_labels(&d->labels, others);
+    if (ltn_buf_error(&d->labels) != 0) { /* too long to be of use */
+        ltn_buf_reset(&d->labels);
+        return 0;
+    }
+    struct ltn_update_point *o = ltn_arena_calloc(&d->u->arena, 1, sizeof(*o));
+    char *labels = ltn_arena_strndup(&d->u->arena, ltn_buf_str(&d->labels), d->labels.len);
+    if (o == NULL || labels == NULL)
+        return LTN_ERR_TOO_LARGE;
+    o->series = (struct ltn_series_point){.family = "target_info",
+                                          .type = LTN_PROM_GAUGE,
+                                          .help = "Attributes of the resource.",
+                                          .labels = labels,
+                                          .value = 1,
+                                          .time_ns = d->u->received_ns};
+    o->next = d->u->points;
+    d->u->points = o;
+    d->u->point_count++;
+    return 0;
+}
+
 int ltn_decode_resource(struct ltn_decoder *d, const struct ltn_otlp_group *g)
 {
     if (d->have_resource && d->resource_index == g->resource_index)
@@ -137,5 +175,7 @@ int ltn_decode_resource(struct ltn_decoder *d, const struct ltn_otlp_group *g)
     if (ltn_otlp_get_str(g->resource, "service.name", &service) &&
         ltn_otlp_str_eq(service, "lanterne-agent"))
         rc = agent_resource(d, g->resource);
-    return rc != 0 ? rc : target_labels(d, g->resource);
+    if (rc == 0)
+        rc = target_labels(d, g->resource);
+    return rc == 0 && d->resource == NULL ? target_info(d, g->resource) : rc;
 }

@@ -80,7 +80,8 @@ def test_compressed_requests(collector):
 def test_foreign_clients_are_exposed_within_limits(procs, tmp_path):
     collector = cu.Collector(procs, tmp_path, "--limits-series-per-metric", "10").start()
     q = cu.Request(1_700_000_000 * cu.SECOND, cu.SECOND)
-    q.resource(service__name="web", service__namespace="shop", service__instance__id="i-1")
+    q.resource(service__name="web", service__namespace="shop", service__instance__id="i-1",
+               deployment__region="north")
     q.gauge("room.temperature", "Cel", 21.5, room="a.b", **{"x__y": 1, "x_y": 2})
     q.sum("http.requests", "{request}", 7, job="mine")
     for i in range(100):
@@ -98,6 +99,7 @@ def test_foreign_clients_are_exposed_within_limits(procs, tmp_path):
         'exported_job="mine"} 7' in text
     assert text.count("\nmany{") == 11 and 'many{otel_metric_overflow="true"}' in text
     assert 'rank="9"' not in text
+    assert 'target_info{instance="i-1",job="shop/web",deployment_region="north"} 1' in text
     assert collector.metric("lanterne_collector_series_refused_total", reason="overflow") == 90
     assert collector.metric("lanterne_collector_series_refused_total", reason="type_conflict") == 1
     assert collector.metric("lanterne_collector_series_refused_total", reason="kind") == 1
