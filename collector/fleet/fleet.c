@@ -431,6 +431,10 @@ static bool is_newest(struct ltn_fleet_proc *p, const struct ltn_update_resource
 {
     if (strcmp(p->seen_instance, r->instance) != 0) {
         (void)ltn_copy_str(p->seen_instance, sizeof(p->seen_instance), r->instance);
+        ltn_map_done(&p->ops, free); /* another start of the agent counts anew */
+        ltn_map_init(&p->ops, MAX_OPS_PER_PROC);
+        p->comm_count = 0;
+        p->first_steps = p->steps_total = 0;
         p->seen_sequence = 0;
         p->slot_sequence = 0;
     }

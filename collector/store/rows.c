@@ -69,6 +69,27 @@ static int write_node(struct ltn_writer *w, const struct ltn_update *u,
     return one_id(st, ret_id);
 }
 
+/* Another start of the agent counts anew: what was counted so far is put aside. */
+static int begin_instance(struct ltn_writer *w, const struct ltn_update_resource *r,
+                          int64_t node_id)
+{
+    struct ltn_stmt *st;
+    int rc = ltn_db_prepare(w->db,
+                            "UPDATE op_count SET earlier_calls = earlier_calls + calls,"
+                            " earlier_errors = earlier_errors + errors,"
+                            " earlier_bytes = earlier_bytes + bytes, calls = 0, errors = 0,"
+                            " bytes = 0 WHERE process_id = (SELECT id FROM process WHERE"
+                            " node_id = ?1 AND pid = ?2 AND start_ns = ?3 AND instance <> ?4)",
+                            &st);
+    if (rc != 0)
+        return rc;
+    ltn_stmt_i64(st, 1, node_id);
+    ltn_stmt_i64(st, 2, r->pid);
+    ltn_stmt_u64(st, 3, r->proc_start_ns);
+    ltn_stmt_text(st, 4, r->instance);
+    return ltn_stmt_run(st);
+}
+
 static int write_process(struct ltn_writer *w, const struct ltn_update *u,
                          const struct ltn_update_resource *r, int64_t node_id, int64_t *ret_id)
 {
@@ -76,10 +97,12 @@ static int write_process(struct ltn_writer *w, const struct ltn_update *u,
     int rc = ltn_db_prepare(
         w->db,
         "INSERT INTO process (node_id, pid, start_ns, comm, job, rank, world_size, gpu,"
-        " first_seen_ns, last_seen_ns) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9)"
+        " first_seen_ns, last_seen_ns, instance)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10)"
         " ON CONFLICT (node_id, pid, start_ns) DO UPDATE SET comm = excluded.comm,"
         " job = excluded.job, rank = excluded.rank, world_size = excluded.world_size,"
-        " gpu = excluded.gpu, last_seen_ns = max(last_seen_ns, excluded.last_seen_ns) RETURNING id",
+        " gpu = excluded.gpu, instance = excluded.instance, last_seen_ns = max(last_seen_ns, "
+        "excluded.last_seen_ns) RETURNING id",
         &st);
     if (rc != 0)
         return rc;
@@ -94,6 +117,7 @@ static int write_process(struct ltn_writer *w, const struct ltn_update *u,
         ltn_stmt_i64(st, 7, r->world_size);
     ltn_stmt_text(st, 8, r->gpu_uuid);
     ltn_stmt_u64(st, 9, u->received_ns);
+    ltn_stmt_text(st, 10, r->instance);
     w->rows++;
     return one_id(st, ret_id);
 }
@@ -230,6 +254,8 @@ int ltn_write_update(struct ltn_writer *w, const struct ltn_update *u)
     for (const struct ltn_update_resource *r = u->resources; r != NULL; r = r->next) {
         int64_t node_id = 0, process_id = 0;
         int rc = write_node(w, u, r, &node_id);
+        if (rc == 0 && r->is_process)
+            rc = begin_instance(w, r, node_id);
         if (rc == 0 && r->is_process)
             rc = write_process(w, u, r, node_id, &process_id);
         if (rc == 0 && r->is_process)

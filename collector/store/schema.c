@@ -56,5 +56,15 @@ const char *const ltn_store_migrations[] = {
     " FROM rank_window w JOIN process p ON p.id = w.process_id JOIN node n ON n.id = p.node_id;"
     "CREATE VIEW verdicts AS SELECT * FROM verdict;"
     "CREATE VIEW incidents AS SELECT * FROM incident;",
+    /* An agent counts from its own start: what an earlier one counted is kept beside. */
+    "ALTER TABLE process ADD COLUMN instance TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE op_count ADD COLUMN earlier_calls INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE op_count ADD COLUMN earlier_errors INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE op_count ADD COLUMN earlier_bytes INTEGER NOT NULL DEFAULT 0;"
+    "DROP VIEW op_counts;"
+    "CREATE VIEW op_counts AS SELECT n.name AS node, p.pid, p.start_ns, o.source, o.name AS op,"
+    " c.earlier_calls + c.calls AS calls, c.earlier_errors + c.errors AS errors,"
+    " c.earlier_bytes + c.bytes AS bytes FROM op_count c JOIN op o ON o.id = c.op_id"
+    " JOIN process p ON p.id = c.process_id JOIN node n ON n.id = p.node_id;",
 };
 const size_t ltn_store_migration_count = sizeof(ltn_store_migrations) / sizeof(char *);

@@ -141,6 +141,26 @@ static void totals_only_grow(void **state)
     assert_int_equal(ask("SELECT sequence FROM nodes WHERE name = 'n1'"), 250);
 }
 
+static void another_start_of_the_agent_counts_on(void **state)
+{
+    (void)state;
+    struct ltn_store *s = open_store();
+    struct item i;
+    assert_int_equal(ltn_store_start(s), 0);
+    assert_int_equal(put_and_wait(s, "n1", 100), 0);
+    for (uint64_t calls = 30; calls <= 60; calls += 15) {
+        prepare(&i, "n1", calls);
+        i.res.instance = "second";
+        assert_int_equal(ltn_store_put(s, &i.base, 100), 0);
+        (void)sem_wait(&i.done);
+        (void)sem_destroy(&i.done);
+        assert_int_equal(i.rc, 0);
+    }
+    ltn_store_free(s);
+    assert_int_equal(ask("SELECT calls FROM op_counts"), 160);
+    assert_int_equal(ask("SELECT bytes FROM op_counts"), 1280);
+}
+
 struct kept {
     size_t verdicts, incidents;
     struct ltn_straggler_verdict last;
@@ -244,6 +264,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(totals_only_grow, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(another_start_of_the_agent_counts_on, make_folder,
+                                        drop_folder),
         cmocka_unit_test_setup_teardown(verdicts_come_back, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(threads_put_and_all_is_there, make_folder, drop_folder),
     };

@@ -395,8 +395,12 @@ static void lost_windows_are_counted_by_sequence(void **state)
     assert_int_equal(n->gaps, 6);
     struct push p = window(&w, 0, 4, 20, 0);
     p.instance = "another start of the agent";
+    p.launches = 10;
     apply(w.f, &p, p.end_ns);
     assert_int_equal(n->gaps, 6);
+    size_t pos = 0;
+    const struct ltn_fleet_op *op = ltn_map_next(&n->ops, &pos);
+    assert_int_equal(op->calls, 9000 + 10);
     ltn_fleet_free(w.f);
 }
 
