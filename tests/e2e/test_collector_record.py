@@ -118,10 +118,10 @@ def test_full_disk_is_a_state(procs, tmp_path):
         job = cu.Job(seed=15)
         cu.push_grpc(collector, job, 2)
         filler = mount / "filler"
-        with open(filler, "wb") as f:
+        with open(filler, "wb", buffering=0) as f:
             try:
                 while f.write(b"x" * 65536):
-                    f.flush()
+                    pass
             except OSError:
                 pass
         refused = None
