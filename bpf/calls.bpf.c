@@ -6,6 +6,7 @@
  */
 #include "bpf/nccl.h"
 #include "bpf/offcpu.h"
+#include "bpf/process.h"
 
 /* How many places the log-linear index moves per power of two. */
 #define SUB_BUCKETS_LOG2 4
@@ -45,6 +46,20 @@ static __always_inline ltn_u32 bucket_of(ltn_u64 v)
     return i < LTN_HIST_BUCKETS ? i : LTN_HIST_BUCKETS - 1;
 }
 
+static __always_inline struct ltn_process *process_of(ltn_u32 tgid)
+{
+    struct ltn_process *p = bpf_map_lookup_elem(&processes, &tgid);
+    if (!p) {
+        struct ltn_process fresh = {0};
+        if (bpf_map_update_elem(&processes, &tgid, &fresh, BPF_NOEXIST) == 0) {
+            struct task_struct *task = bpf_get_current_task_btf();
+            emit_process(LTN_EVENT_SEEN, task, tgid, BPF_CORE_READ(task, real_parent, tgid), 0);
+        }
+        p = bpf_map_lookup_elem(&processes, &tgid);
+    }
+    return p;
+}
+
 static const struct ltn_op_stats no_stats; /* zeros: too large for the stack */
 
 static __always_inline struct ltn_op_stats *stats_of(ltn_u32 tgid, ltn_u32 op)
@@ -52,6 +67,7 @@ static __always_inline struct ltn_op_stats *stats_of(ltn_u32 tgid, ltn_u32 op)
     struct ltn_op_key key = {.tgid = tgid, .op = op};
     struct ltn_op_stats *s = bpf_map_lookup_elem(&op_stats, &key);
     if (!s) {
+        (void)process_of(tgid); /* so that its end will be seen */
         bpf_map_update_elem(&op_stats, &key, &no_stats, BPF_NOEXIST);
         s = bpf_map_lookup_elem(&op_stats, &key);
         if (!s) {
@@ -88,17 +104,6 @@ static __always_inline void let_go(const struct ltn_frame *f, ltn_u32 tgid)
     if (!(f->flags & LTN_FRAME_COUNTED)) {
         count_call(tgid, LTN_COOKIE_OP(f->cookie), f->bytes, f->flags & LTN_CALL_NESTED);
     }
-}
-
-static __always_inline struct ltn_process *process_of(ltn_u32 tgid)
-{
-    struct ltn_process *p = bpf_map_lookup_elem(&processes, &tgid);
-    if (!p) {
-        struct ltn_process fresh = {0};
-        bpf_map_update_elem(&processes, &tgid, &fresh, BPF_NOEXIST);
-        p = bpf_map_lookup_elem(&processes, &tgid);
-    }
-    return p;
 }
 
 /* The host segment since the last blocking call ends here. */

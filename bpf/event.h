@@ -103,6 +103,7 @@ enum ltn_event_type {
     LTN_EVENT_EXIT,
     LTN_EVENT_FORK,
     LTN_EVENT_OOM,
+    LTN_EVENT_SEEN,
 };
 
 struct ltn_event_hdr {
@@ -173,9 +174,12 @@ struct ltn_event_comm {
     ltn_u32 reserved;
 };
 
-/* Process life cycle and out-of-memory kills, on the critical ring. */
+/* Process life cycle and out-of-memory kills, on the critical ring. LTN_EVENT_SEEN: the first
+ * traced call of a process. Name and start are here because a short-lived process is gone when user
+ * space looks. */
 struct ltn_event_process {
     struct ltn_event_hdr hdr;
+    ltn_u64 start_boottime_ns;
     ltn_u32 parent_tgid;
     ltn_s32 exit_code;
     char comm[LTN_COMM_BYTES];

@@ -94,6 +94,7 @@ struct task_struct {
     char comm[16];
     struct sched_entity se;
     struct sched_info sched_info;
+    __u64 start_boottime;
     unsigned long nvcsw;
     unsigned long min_flt;
     unsigned long maj_flt;

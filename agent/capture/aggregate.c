@@ -55,6 +55,14 @@ static void flush_calls(struct ltn_aggregate *a)
     if (b == NULL || b->count == 0) {
         return;
     }
+    for (size_t i = 0; i < b->count; i++) {
+        /* A call may overtake the record that says whose it is: they use different rings. */
+        const struct ltn_cap_proc *p =
+            b->calls[i].proc_start_ns == 0 ? ltn_procs_find(&a->procs, b->calls[i].pid) : NULL;
+        if (p != NULL) {
+            b->calls[i].proc_start_ns = p->id.start_unix_ns;
+        }
+    }
     if (a->opts.sink.calls(a->opts.sink.ctx, b) == 0) {
         a->calls = NULL;
         return;
@@ -137,13 +145,19 @@ static void on_collective(struct ltn_aggregate *a, struct ltn_cap_proc *p,
 
 static void on_process(struct ltn_aggregate *a, const struct ltn_event_process *e)
 {
-    struct ltn_cap_proc *p = ltn_procs_find(&a->procs, e->hdr.tgid);
+    bool of_interest = e->hdr.type == LTN_EVENT_SEEN || e->hdr.type == LTN_EVENT_EXIT;
+    struct ltn_cap_proc *p = of_interest ? ltn_procs_get(&a->procs, e->hdr.tgid)
+                                         : ltn_procs_find(&a->procs, e->hdr.tgid);
     if (p == NULL) {
         return;
     }
     if (e->hdr.type == LTN_EVENT_EXEC) {
         ltn_procs_identify(p);
-    } else if (e->hdr.type == LTN_EVENT_EXIT) {
+    }
+    if (e->hdr.type != LTN_EVENT_OOM) {
+        ltn_procs_told(p, e);
+    }
+    if (e->hdr.type == LTN_EVENT_EXIT) {
         p->ended = true;
     }
 }
@@ -167,6 +181,7 @@ static void on_record(struct ltn_aggregate *a, const unsigned char *data, size_t
         [LTN_EVENT_EXIT] = sizeof(e.process),
         [LTN_EVENT_FORK] = sizeof(e.process),
         [LTN_EVENT_OOM] = sizeof(e.process),
+        [LTN_EVENT_SEEN] = sizeof(e.process),
     };
     memcpy(&e.hdr, data, sizeof(e.hdr));
     if (e.hdr.type >= LTN_ARRAY_SIZE(sizes) || sizes[e.hdr.type] != size || size == 0) {
@@ -314,7 +329,7 @@ static void forget_ended(struct ltn_aggregate *a)
     }
     pos = 0;
     while ((p = ltn_procs_next(&a->procs, &pos)) != NULL) {
-        if (p->ended) {
+        if (p->ended && ltn_procs_is_known(p)) {
             forget(a, p);
             pos = 0; /* the walk does not survive a removal */
         }
@@ -411,8 +426,8 @@ static void end_window(struct ltn_aggregate *a, uint64_t end_ns)
     if (a->opts.set_slow) {
         set_slow(a);
     }
-    ltn_procs_turn(&a->procs);
     forget_ended(a);
+    ltn_procs_turn(&a->procs);
     a->window_start_ns = end_ns;
     a->window_end_ns = (end_ns / a->opts.window_ns + 1) * a->opts.window_ns;
     a->unix_minus_mono_ns = ltn_mono_to_unix_ns(0);
@@ -457,6 +472,11 @@ static void *run(void *arg)
         ltn_drain_release(a->opts.drain, b);
     }
     flush_calls(a);
+    size_t pos = 0;
+    struct ltn_cap_proc *p;
+    while ((p = ltn_procs_next(&a->procs, &pos)) != NULL) {
+        p->windows = LTN_PROC_PATIENCE; /* there is no later window to wait for */
+    }
     end_window(a, ltn_now_unix_ns());
     return NULL;
 }

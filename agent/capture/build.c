@@ -178,6 +178,9 @@ static int build_procs(struct ltn_window *w, struct ltn_procs *t, const struct l
     size_t n = 0;
     struct ltn_cap_proc *p;
     while ((p = ltn_procs_next(t, &pos)) != NULL) {
+        if (!ltn_procs_is_known(p)) {
+            continue;
+        }
         struct ltn_proc_window *pw = &procs[n++];
         build_identity(&w->arena, p, pw);
         pw->gpu = gpu_of(gpus, p);

@@ -3,9 +3,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/text.h"
 
 void ltn_procs_init(struct ltn_procs *t, size_t max)
 {
@@ -55,6 +58,29 @@ void ltn_procs_identify(struct ltn_cap_proc *p)
     if (ltn_rank_read((pid_t)p->tgid, &p->rank) != 0 && !known) {
         ltn_rank_parse("", 0, &p->rank);
     }
+}
+
+static uint64_t boottime_to_unix_ns(uint64_t boottime_ns)
+{
+    struct timespec now;
+    if (clock_gettime(CLOCK_BOOTTIME, &now) < 0) {
+        return 0;
+    }
+    return ltn_now_unix_ns() - ((uint64_t)now.tv_sec * LTN_NS_PER_S + (uint64_t)now.tv_nsec) +
+           boottime_ns;
+}
+
+void ltn_procs_told(struct ltn_cap_proc *p, const struct ltn_event_process *e)
+{
+    long hz = sysconf(_SC_CLK_TCK);
+    if (p->identified || e->start_boottime_ns == 0 || hz <= 0) {
+        return;
+    }
+    uint64_t tick_ns = LTN_NS_PER_S / (uint64_t)hz; /* the resolution /proc has */
+    p->id.start_ticks = e->start_boottime_ns / tick_ns;
+    p->id.start_unix_ns = boottime_to_unix_ns(p->id.start_ticks * tick_ns);
+    ltn_text_clean(p->id.comm, sizeof(p->id.comm), e->comm, strnlen(e->comm, sizeof(e->comm)));
+    p->identified = true;
 }
 
 struct ltn_cap_proc *ltn_procs_get(struct ltn_procs *t, uint32_t tgid)
@@ -110,19 +136,19 @@ void ltn_procs_read_op(struct ltn_procs *t, const struct ltn_op_key *key,
         p->ops[key->op] = op;
     }
     const struct ltn_op_stats *last = &op->last;
-    op->delta.calls = now->calls - last->calls;
-    op->delta.errors = now->errors - last->errors;
-    op->delta.bytes = now->bytes - last->bytes;
-    op->delta.duration_ns = now->duration_ns - last->duration_ns;
-    op->delta.off_cpu_ns = now->off_cpu_ns - last->off_cpu_ns;
-    op->delta.run_queue_ns = now->run_queue_ns - last->run_queue_ns;
-    op->delta.returns = 0;
+    op->delta.calls += now->calls - last->calls;
+    op->delta.errors += now->errors - last->errors;
+    op->delta.bytes += now->bytes - last->bytes;
+    op->delta.duration_ns += now->duration_ns - last->duration_ns;
+    op->delta.off_cpu_ns += now->off_cpu_ns - last->off_cpu_ns;
+    op->delta.run_queue_ns += now->run_queue_ns - last->run_queue_ns;
     for (unsigned i = 0; i < LTN_HIST_BUCKETS; i++) {
         /* Both count modulo 2^32. The histogram may be a call ahead of the counters; it says itself
          * how many it has. */
-        op->hist[i] = now->hist[i] - (uint32_t)op->hist_total[i];
-        op->hist_total[i] += op->hist[i];
-        op->delta.returns += op->hist[i];
+        uint32_t more = now->hist[i] - (uint32_t)op->hist_total[i];
+        op->hist[i] += more;
+        op->hist_total[i] += more;
+        op->delta.returns += more;
     }
     memcpy(&op->last, now, offsetof(struct ltn_op_stats, hist));
     op->touched = true;
@@ -283,6 +309,9 @@ void ltn_procs_turn(struct ltn_procs *t)
     size_t pos = 0;
     struct ltn_cap_proc *p;
     while ((p = ltn_procs_next(t, &pos)) != NULL) {
-        turn_proc(p);
+        if (ltn_procs_is_known(p)) {
+            turn_proc(p);
+        }
+        p->windows += p->windows < LTN_PROC_PATIENCE;
     }
 }

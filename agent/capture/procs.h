@@ -59,6 +59,7 @@ struct ltn_cap_proc {
     uint64_t first_seen_ns; /* Unix time */
     bool identified;
     bool ended;
+    unsigned windows; /* ends of windows it has been through, up to LTN_PROC_PATIENCE */
     double steps_total;
     struct ltn_proc_op *ops[LTN_OP_COUNT];
     struct ltn_proc_thread *threads;
@@ -69,6 +70,14 @@ struct ltn_cap_proc {
     size_t preemptor_count;
     struct ltn_steps steps;
 };
+
+/* The counters of a process may be read before the record that says who it is, and /proc may not
+ * show it any more. It then waits for the next window. */
+#define LTN_PROC_PATIENCE 1
+static inline bool ltn_procs_is_known(const struct ltn_cap_proc *p)
+{
+    return p->identified || p->windows >= LTN_PROC_PATIENCE;
+}
 
 struct ltn_procs {
     struct ltn_map by_tgid;
@@ -88,6 +97,9 @@ struct ltn_cap_proc *ltn_procs_find(const struct ltn_procs *t, uint32_t tgid);
 
 /* Reads identity again (after an exec). */
 void ltn_procs_identify(struct ltn_cap_proc *p);
+
+/* What the kernel says of a process, for one that /proc no longer shows. */
+void ltn_procs_told(struct ltn_cap_proc *p, const struct ltn_event_process *e);
 
 /* Forgets a process and frees what was kept of it. */
 void ltn_procs_drop(struct ltn_procs *t, uint32_t tgid);
