@@ -111,7 +111,7 @@ static __always_inline void close_segment(struct ltn_task *t, const struct ltn_f
     }
     s->segment_ns = f->enter_ns - t->segment_ns;
     s->segment_off_cpu_ns = f->off_cpu_ns - t->segment_off_cpu_ns;
-    s->segment_run_queue_ns = f->run_delay_ns - t->segment_run_delay_ns;
+    s->segment_run_queue_ns = f->queued_ns - t->segment_queued_ns;
     for (int i = 0; i < LTN_OFF_REASONS; i++) {
         s->segment_blocked_ns[i] = t->blocked_ns[i] - t->segment_blocked_ns[i];
     }
@@ -124,7 +124,7 @@ static __always_inline void open_segment(struct ltn_task *t, struct task_struct 
 {
     t->segment_ns = now;
     t->segment_off_cpu_ns = t->off_cpu_ns;
-    t->segment_run_delay_ns = task->sched_info.run_delay;
+    t->segment_queued_ns = queued_until_now(t, task);
     for (int i = 0; i < LTN_OFF_REASONS; i++) {
         t->segment_blocked_ns[i] = t->blocked_ns[i];
     }
@@ -241,10 +241,10 @@ static __always_inline void fill_frame(struct ltn_frame *f, struct ltn_task *t,
     } else if (!nested) {
         f->weight = sample_weight();
     }
-    settle(t, task);
     f->enter_ns = bpf_ktime_get_ns();
+    settle_before(t, task, f->enter_ns);
     f->off_cpu_ns = t->off_cpu_ns;
-    f->run_delay_ns = task->sched_info.run_delay;
+    f->queued_ns = queued_until_now(t, task);
     if (!have_sched) {
         f->exec_ns = task->se.sum_exec_runtime;
     }
@@ -287,6 +287,7 @@ static __always_inline int enter(struct pt_regs *ctx, ltn_u64 cookie)
     }
     /* A call that was left by longjmp never returns: its frame lies below the stack pointer now. */
     ltn_u64 sp = PT_REGS_SP(ctx);
+    ltn_u32 depth = t->depth;
     for (int i = 0; i < LTN_NESTING; i++) {
         ltn_u32 top = t->depth - 1;
         if (t->depth == 0 || t->frames[top & (LTN_NESTING - 1)].sp > sp) {
@@ -295,7 +296,11 @@ static __always_inline int enter(struct pt_regs *ctx, ltn_u64 cookie)
         let_go(&t->frames[top & (LTN_NESTING - 1)], tgid);
         t->depth = top;
     }
-    ltn_u32 depth = t->depth;
+    if (depth != 0 && t->depth == 0) {
+        ltn_u32 tid = (ltn_u32)task->pid;
+        bpf_map_delete_elem(&in_flight, &tid);
+    }
+    depth = t->depth;
     if (depth >= LTN_NESTING) {
         count_drop(LTN_DROP_NESTING);
         count_call(tgid, LTN_COOKIE_OP(cookie), 0, 1);
@@ -389,7 +394,7 @@ static __always_inline void measure(struct ltn_task *t, struct task_struct *task
                                     const struct ltn_frame *f, ltn_u64 now, struct measured *m)
 {
     m->duration_ns = now - f->enter_ns;
-    m->run_queue_ns = task->sched_info.run_delay - f->run_delay_ns;
+    m->run_queue_ns = queued_until_now(t, task) - f->queued_ns;
     if (have_sched) {
         m->off_cpu_ns = t->off_cpu_ns - f->off_cpu_ns;
     } else {
@@ -442,16 +447,16 @@ static __always_inline void add_thread(const struct ltn_task *t, const struct lt
                                        ltn_u64 pid_tgid, ltn_u64 now, const struct measured *m)
 {
     ltn_u32 tid = (ltn_u32)pid_tgid;
+    ltn_u32 tgid = (ltn_u32)(pid_tgid >> 32);
     struct ltn_thread_stats *s = bpf_map_lookup_elem(&threads, &tid);
-    if (!s) {
-        bpf_map_update_elem(&threads, &tid, &no_thread, BPF_NOEXIST);
+    if (!s || (s->tgid != tgid && s->tgid != 0)) { /* the number of a thread that ended before */
+        bpf_map_update_elem(&threads, &tid, &no_thread, BPF_ANY);
         s = bpf_map_lookup_elem(&threads, &tid);
         if (!s) {
             count_drop(LTN_DROP_MAP_THREADS);
             return;
         }
     }
-    ltn_u32 tgid = (ltn_u32)(pid_tgid >> 32);
     if (s->tgid != tgid || s->tid != tid) {
         s->tgid = tgid;
         s->tid = tid;
@@ -633,7 +638,7 @@ static __always_inline int leave(struct pt_regs *ctx, ltn_u64 cookie)
     ltn_u64 pid_tgid = (ltn_u64)tgid << 32 | (ltn_u32)task->pid;
     ltn_u32 cls = LTN_COOKIE_CLASS(cookie);
     struct measured m = {0};
-    settle(t, task);
+    settle_before(t, task, now);
     measure(t, task, f, now, &m);
     m.result = (ltn_s32)PT_REGS_RC(ctx);
     if (is_failure(cls, m.result)) {
@@ -655,8 +660,7 @@ static __always_inline int leave(struct pt_regs *ctx, ltn_u64 cookie)
         leave_outermost(t, task, f, pid_tgid, &m);
     }
     if (LTN_COOKIE_DECODER(cookie) == LTN_DECODE_COMM && !(f->flags & LTN_CALL_FAILED)) {
-        struct ltn_comm_key key = {.comm = f->handle, .tgid = tgid};
-        bpf_map_delete_elem(&comms, &key);
+        retire_comm(tgid, f->handle);
     }
     return 0;
 }

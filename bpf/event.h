@@ -235,11 +235,12 @@ struct ltn_in_flight {
     ltn_u32 op;
 };
 
-/* Map comms: key {tgid, pointer of the communicator in that process}. */
+/* Map comms. A communicator that ended moves to a key of its own, so that its last sums are read
+ * although its address may be in use again; user space deletes that entry once it has read it. */
 struct ltn_comm_key {
-    ltn_u64 comm;
+    ltn_u64 comm; /* its pointer in the process; its comm_id when it ended */
     ltn_u32 tgid;
-    ltn_u32 reserved;
+    ltn_u32 ended; /* 0 = it lives; else its rank + 2 */
 };
 struct ltn_comm_state {
     ltn_u64 comm_id;

@@ -31,7 +31,7 @@ struct ltn_frame {
     ltn_u64 sp;
     ltn_u64 enter_ns;
     ltn_u64 off_cpu_ns;
-    ltn_u64 run_delay_ns;
+    ltn_u64 queued_ns;
     ltn_u64 exec_ns; /* only without sched_switch */
     ltn_u64 voluntary;
     ltn_u64 bytes;
@@ -57,8 +57,9 @@ struct ltn_task {
         segment_open; /* the fields segment_* hold the moment of the last blocking call's return */
     ltn_u64 args[8];
     ltn_u64 scratch[16];
-    /* Time off the CPU, brought up to date by settle(). */
+    /* Time off the CPU, brought up to date by settle(): queued and blocked together. */
     ltn_u64 off_cpu_ns;
+    ltn_u64 queued_ns;
     ltn_u64 blocked_ns[LTN_OFF_REASONS];
     ltn_u64 out_ns; /* left the CPU at this time; 0 = nothing to settle */
     ltn_u64 in_ns;
@@ -70,7 +71,7 @@ struct ltn_task {
     /* The running host segment. */
     ltn_u64 segment_ns;
     ltn_u64 segment_off_cpu_ns;
-    ltn_u64 segment_run_delay_ns;
+    ltn_u64 segment_queued_ns;
     ltn_u64 segment_blocked_ns[LTN_OFF_REASONS];
     ltn_u64 segment_major_faults;
     ltn_u64 segment_minor_faults;

@@ -100,6 +100,23 @@ static __always_inline void add_comm(ltn_u32 tgid, ltn_u64 comm, const struct lt
     }
 }
 
+/* The communicator ended: its sums go where the next user of the address does not overwrite them.
+ */
+static __always_inline void retire_comm(ltn_u32 tgid, ltn_u64 comm)
+{
+    struct ltn_comm_key live = {.comm = comm, .tgid = tgid};
+    struct ltn_comm_state *c = bpf_map_lookup_elem(&comms, &live);
+    if (!c) {
+        return;
+    }
+    struct ltn_comm_key key = {.comm = c->comm_id, .tgid = tgid, .ended = (ltn_u32)(c->rank + 2)};
+    struct ltn_comm_state state = *c;
+    if (bpf_map_update_elem(&comms, &key, &state, BPF_ANY) != 0) {
+        count_drop(LTN_DROP_MAP_COMMS);
+    }
+    bpf_map_delete_elem(&comms, &live);
+}
+
 static __always_inline ltn_u64 read_pointer(ltn_u64 at)
 {
     ltn_u64 value = 0;

@@ -42,6 +42,7 @@ static __always_inline void settle(struct ltn_task *t, struct task_struct *task)
         waited = off;
     }
     t->off_cpu_ns += off;
+    t->queued_ns += waited;
     ltn_u32 reason = t->out_reason;
     if (reason < LTN_OFF_REASONS) {
         t->blocked_ns[reason] += off - waited;
@@ -50,6 +51,21 @@ static __always_inline void settle(struct ltn_task *t, struct task_struct *task)
         note_preemptor(t, task->tgid, waited);
     }
     t->out_ns = 0;
+}
+
+/* Accounts what ended before a moment just passed; a stay that began after it belongs to what comes
+ * next. */
+static __always_inline void settle_before(struct ltn_task *t, struct task_struct *task, ltn_u64 now)
+{
+    if (t->out_ns <= now) {
+        settle(t, task);
+    }
+}
+
+/* Time the task has waited for a CPU up to the moment it was settled for. */
+static __always_inline ltn_u64 queued_until_now(const struct ltn_task *t, struct task_struct *task)
+{
+    return have_sched ? t->queued_ns : task->sched_info.run_delay;
 }
 
 #endif /* LTN_BPF_OFFCPU_H */

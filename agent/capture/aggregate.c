@@ -285,8 +285,7 @@ static void forget(struct ltn_aggregate *a, struct ltn_cap_proc *p)
         (void)bpf_map_delete_elem(m->threads, &p->threads[i].tid);
     }
     for (size_t i = 0; i < p->comm_count; i++) {
-        struct ltn_comm_key key = {.comm = p->comms[i].comm, .tgid = p->tgid};
-        (void)bpf_map_delete_elem(m->comms, &key);
+        (void)bpf_map_delete_elem(m->comms, &p->comms[i].key);
     }
     for (size_t i = 0; i < p->preemptor_count; i++) {
         struct ltn_preemptor_key key = {.tgid = p->tgid, .by_tgid = p->preemptors[i].by_tgid};
@@ -296,10 +295,24 @@ static void forget(struct ltn_aggregate *a, struct ltn_cap_proc *p)
     ltn_procs_drop(&a->procs, p->tgid);
 }
 
+/* Nobody but this thread touches the entry of a communicator that ended. */
+static void forget_comms(struct ltn_aggregate *a, const struct ltn_cap_proc *p)
+{
+    for (size_t i = 0; i < p->comm_count; i++) {
+        if (p->comms[i].key.ended != 0) {
+            (void)bpf_map_delete_elem(a->opts.maps.comms, &p->comms[i].key);
+        }
+    }
+}
+
 static void forget_ended(struct ltn_aggregate *a)
 {
     size_t pos = 0;
     struct ltn_cap_proc *p;
+    while ((p = ltn_procs_next(&a->procs, &pos)) != NULL) {
+        forget_comms(a, p);
+    }
+    pos = 0;
     while ((p = ltn_procs_next(&a->procs, &pos)) != NULL) {
         if (p->ended) {
             forget(a, p);
@@ -360,7 +373,8 @@ static void fill_health(struct ltn_aggregate *a, struct ltn_agent_health *h)
     h->records_emitted = seen[LTN_SEEN_EMITTED];
     h->records_read = drain.read_total;
     h->windows_dropped = a->stats.windows_dropped;
-    h->batches_dropped = a->stats.batches_dropped + drain.dropped_total;
+    h->records_dropped = drain.dropped_total + drain.malformed_total + a->stats.calls_dropped +
+                         a->stats.unknown_records;
     h->map_bytes = a->opts.map_bytes;
     h->cpu_seconds = (double)ltn_cpu_self_ns() / 1e9;
     h->rss_bytes = own_rss_bytes();

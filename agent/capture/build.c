@@ -67,9 +67,13 @@ static int build_comms(struct ltn_arena *a, const struct ltn_cap_proc *p, struct
     if (comms == NULL) {
         return -ENOMEM;
     }
+    size_t n = 0;
     for (size_t i = 0; i < p->comm_count; i++) {
         const struct ltn_proc_comm *c = &p->comms[i];
-        comms[i] = (struct ltn_comm_window){
+        if (!c->seen) {
+            continue; /* ended, and was in an earlier window */
+        }
+        comms[n++] = (struct ltn_comm_window){
             .comm_id = c->now.comm_id,
             .rank = c->now.rank,
             .ranks = c->now.ranks,
@@ -80,7 +84,7 @@ static int build_comms(struct ltn_arena *a, const struct ltn_cap_proc *p, struct
         };
     }
     w->comms = comms;
-    w->comm_count = p->comm_count;
+    w->comm_count = n;
     return 0;
 }
 

@@ -45,6 +45,15 @@ static void pass_on(struct ltn_drain *d)
     b->records = 0;
 }
 
+/* Hands on what there is, unless the receiver is busy with earlier batches: then this one goes on
+ * filling, so that many small ones do not use up all batches. */
+static void pass_on_if_wanted(struct ltn_drain *d)
+{
+    if (ltn_chan_stats(d->full).items == 0) {
+        pass_on(d);
+    }
+}
+
 static struct ltn_drain_batch *batch_with_room(struct ltn_drain *d, size_t need)
 {
     if (d->current != NULL && d->current->len + need > LTN_DRAIN_BATCH_BYTES) {
@@ -130,7 +139,7 @@ static void *run(void *arg)
     while (!atomic_load(&d->stop)) {
         (void)poll(&p, 1, wait_ms);
         int n = ring_buffer__consume(d->rings);
-        pass_on(d);
+        pass_on_if_wanted(d);
         wait_ms = n > 0 ? LOOK_BUSY_MS : wait_ms * 2;
         if (wait_ms > LOOK_IDLE_MS) {
             wait_ms = LOOK_IDLE_MS;

@@ -37,12 +37,22 @@ struct ltn_cap_proc *ltn_procs_find(const struct ltn_procs *t, uint32_t tgid)
 
 void ltn_procs_identify(struct ltn_cap_proc *p)
 {
+    struct ltn_proc before = p->id;
+    bool known = p->identified;
     p->identified = ltn_proc_read((pid_t)p->tgid, &p->id) == 0;
+    if (p->identified && known && before.start_ticks == p->id.start_ticks) {
+        p->id.start_unix_ns =
+            before.start_unix_ns; /* says who it is: must not move with the clock */
+    }
+    if (!p->identified && known) {
+        p->id = before;
+        p->identified = true;
+    }
     if (!p->identified) {
         p->id.pid = (pid_t)p->tgid;
         (void)memcpy(p->id.comm, "?", 2);
     }
-    if (ltn_rank_read((pid_t)p->tgid, &p->rank) != 0) {
+    if (ltn_rank_read((pid_t)p->tgid, &p->rank) != 0 && !known) {
         ltn_rank_parse("", 0, &p->rank);
     }
 }
@@ -151,9 +161,12 @@ static bool is_thread(const void *entry, const void *key)
     return ((const struct ltn_proc_thread *)entry)->tid == *(const uint32_t *)key;
 }
 
+/* By what it is, not by where: it has another key once it ended. */
 static bool is_comm(const void *entry, const void *key)
 {
-    return ((const struct ltn_proc_comm *)entry)->comm == *(const uint64_t *)key;
+    const struct ltn_comm_state *known = &((const struct ltn_proc_comm *)entry)->now;
+    const struct ltn_comm_state *c = key;
+    return known->comm_id == c->comm_id && known->rank == c->rank;
 }
 
 static bool is_preemptor(const void *entry, const void *key)
@@ -191,16 +204,13 @@ void ltn_procs_read_comm(struct ltn_procs *t, const struct ltn_comm_key *key,
     }
     void *array = p->comms;
     struct ltn_proc_comm *e =
-        slot(&array, &p->comm_count, sizeof(*e), LTN_PROC_COMMS, is_comm, &key->comm);
+        slot(&array, &p->comm_count, sizeof(*e), LTN_PROC_COMMS, is_comm, now);
     p->comms = array;
     if (e == NULL) {
         t->refused++;
         return;
     }
-    if (e->now.comm_id != now->comm_id) {
-        memset(&e->before, 0, sizeof(e->before)); /* the address was used again */
-    }
-    e->comm = key->comm;
+    e->key = *key;
     e->seen = true;
     e->now = *now;
 }

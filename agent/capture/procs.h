@@ -35,7 +35,7 @@ struct ltn_proc_thread {
     struct ltn_thread_stats now;
 };
 struct ltn_proc_comm {
-    uint64_t comm;
+    struct ltn_comm_key key;
     bool seen;
     struct ltn_comm_state before;
     struct ltn_comm_state now;

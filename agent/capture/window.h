@@ -139,7 +139,7 @@ struct ltn_agent_health {
     uint64_t records_read;
     uint64_t drops[LTN_DROPS];
     uint64_t windows_dropped;
-    uint64_t batches_dropped;
+    uint64_t records_dropped; /* read from the rings, but not handed on */
     uint64_t map_bytes;
     double cpu_seconds;
     uint64_t rss_bytes;

@@ -197,7 +197,7 @@ static int put_drops(struct ltn_encoding *en, const struct ltn_agent_health *h)
     if (rc == 0) {
         rc = put_drop(en, "windows", h->windows_dropped);
     }
-    return rc < 0 ? rc : put_drop(en, "batches", h->batches_dropped);
+    return rc < 0 ? rc : put_drop(en, "records", h->records_dropped);
 }
 
 static int put_health(struct ltn_encoding *en, const struct ltn_agent_health *h)

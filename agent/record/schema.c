@@ -77,7 +77,7 @@ static const char version_1[] =
     "CREATE TABLE agent_health (\n"
     "  window_id INTEGER PRIMARY KEY, calls_seen INTEGER NOT NULL, records_emitted INTEGER NOT "
     "NULL, records_read INTEGER NOT NULL,\n"
-    "  drops TEXT NOT NULL, windows_dropped INTEGER NOT NULL, batches_dropped INTEGER NOT NULL, "
+    "  drops TEXT NOT NULL, windows_dropped INTEGER NOT NULL, records_dropped INTEGER NOT NULL, "
     "map_bytes INTEGER NOT NULL,\n"
     "  cpu_seconds REAL NOT NULL, rss_bytes INTEGER NOT NULL, traced_processes INTEGER NOT NULL, "
     "attached_probes INTEGER NOT NULL);\n"

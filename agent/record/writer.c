@@ -469,7 +469,7 @@ static int store_health(struct ltn_writer *w, int64_t window, const struct ltn_a
     if (rc == 0) {
         rc = ltn_db_prepare(w->db,
                             "INSERT INTO agent_health (window_id, calls_seen, records_emitted, "
-                            "records_read, drops, windows_dropped, batches_dropped, map_bytes, "
+                            "records_read, drops, windows_dropped, records_dropped, map_bytes, "
                             "cpu_seconds, rss_bytes, traced_processes, attached_probes) VALUES (?, "
                             "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                             &s);
@@ -483,7 +483,7 @@ static int store_health(struct ltn_writer *w, int64_t window, const struct ltn_a
     ltn_stmt_u64(s, 4, h->records_read);
     ltn_stmt_text(s, 5, ltn_buf_str(&w->blob));
     ltn_stmt_u64(s, 6, h->windows_dropped);
-    ltn_stmt_u64(s, 7, h->batches_dropped);
+    ltn_stmt_u64(s, 7, h->records_dropped);
     ltn_stmt_u64(s, 8, h->map_bytes);
     ltn_stmt_f64(s, 9, h->cpu_seconds);
     ltn_stmt_u64(s, 10, h->rss_bytes);
@@ -538,7 +538,11 @@ static int store_call(struct ltn_writer *w, struct ltn_stmt *s, const struct ltn
     ltn_stmt_u64(s, 10, c->bytes);
     ltn_stmt_u64(s, 11, c->handle);
     bind_id(s, 12, (int64_t)c->comm_id);
-    bind_id(s, 13, c->comm_id != 0 ? (int64_t)c->sequence : 0);
+    if (c->comm_id != 0) {
+        ltn_stmt_i64(s, 13, (int64_t)c->sequence);
+    } else {
+        ltn_stmt_null(s, 13);
+    }
     bind_id(s, 14, (int64_t)c->segment_ns);
     ltn_stmt_i64(s, 15, c->weight);
     ltn_stmt_i64(s, 16, c->result);

@@ -143,6 +143,33 @@ static void an_address_used_again_is_a_new_communicator(void **state)
     ltn_window_free(w);
 }
 
+static void an_ended_communicator_goes_on_under_its_other_key_and_is_told_once(void **state)
+{
+    struct ltn_procs *t = *state;
+    const uint32_t tgid = (uint32_t)getpid();
+    const struct ltn_comm_key live = {.comm = 0x1000, .tgid = tgid};
+    const struct ltn_comm_key ended = {.comm = 5, .tgid = tgid, .ended = 3};
+    struct ltn_comm_state s = {.comm_id = 5, .sequence = 100, .rank = 1, .ranks = 2};
+    ltn_procs_read_comm(t, &live, &s);
+    ltn_procs_turn(t);
+    s.sequence = 103;
+    ltn_procs_read_comm(t, &ended, &s);
+    const struct ltn_comm_state other = {.comm_id = 5, .sequence = 7, .rank = 0, .ranks = 2};
+    ltn_procs_read_comm(t, &live, &other);
+    struct ltn_window *w = ltn_window_build(t, NULL, 0, 1);
+    assert_non_null(w);
+    assert_int_equal(w->procs[0].comm_count, 2);
+    assert_int_equal(w->procs[0].comms[0].sequence_total, 103);
+    assert_int_equal(w->procs[0].comms[0].collectives, 3);
+    assert_int_equal(w->procs[0].comms[1].collectives, 7);
+    ltn_window_free(w);
+    ltn_procs_turn(t);
+    w = ltn_window_build(t, NULL, 0, 1);
+    assert_non_null(w);
+    assert_int_equal(w->procs[0].comm_count, 0);
+    ltn_window_free(w);
+}
+
 static void the_longest_preemptors_come_first(void **state)
 {
     struct ltn_procs *t = *state;
@@ -189,6 +216,7 @@ int main(void)
         TEST(half_written_threads_are_left_for_the_next_window),
         TEST(what_the_kernel_no_longer_has_is_let_go),
         TEST(an_address_used_again_is_a_new_communicator),
+        TEST(an_ended_communicator_goes_on_under_its_other_key_and_is_told_once),
         TEST(the_longest_preemptors_come_first),
         TEST(the_ceiling_on_processes_is_counted),
     };
