@@ -19,6 +19,7 @@
 #include "record/reader.h"
 #include "record/record.h"
 #include "record_sample.h"
+#include "drop_tree.h"
 
 static char dir[32];
 static char path[64];
@@ -37,10 +38,8 @@ static int make_dir(void **state)
 static int drop_dir(void **state)
 {
     (void)state;
-    char command[64];
     (void)umount2(dir, MNT_DETACH);
-    (void)snprintf(command, sizeof(command), "rm -rf %s", dir);
-    return system(command);
+    return ltn_drop_tree(dir);
 }
 
 static struct ltn_record *open_record(void)

@@ -16,6 +16,8 @@
 #include "record/reader.h"
 #include "record/record.h"
 #include "record_sample.h"
+#include "drop_tree.h"
+#include "run_program.h"
 
 static char dir[32];
 static char path[64];
@@ -34,9 +36,7 @@ static int make_dir(void **state)
 static int drop_dir(void **state)
 {
     (void)state;
-    char command[64];
-    (void)snprintf(command, sizeof(command), "rm -rf %s", dir);
-    return system(command);
+    return ltn_drop_tree(dir);
 }
 
 static struct ltn_record *open_record(struct ltn_record_opts o)
@@ -196,12 +196,11 @@ static void percentiles_come_from_the_histogram(void **state)
     expect("SELECT hist_quantile(x'02', 0.5) IS NULL AND hist_quantile('text', 0.5) IS NULL", "1");
     /* Any other SQLite can read the file too. */
     char command[256];
-    (void)snprintf(
-        command, sizeof(command),
-        "/usr/bin/python3 -c \"import sqlite3; r = sqlite3.connect('%s').execute('SELECT "
-        "p50_ns, avg_ns FROM op_stats').fetchone(); assert r == (None, 500000), r\"",
-        path);
-    assert_int_equal(system(command), 0);
+    (void)snprintf(command, sizeof(command),
+                   "import sqlite3; r = sqlite3.connect('%s').execute('SELECT "
+                   "p50_ns, avg_ns FROM op_stats').fetchone(); assert r == (None, 500000), r",
+                   path);
+    assert_int_equal(ltn_run_python(command), 0);
 }
 
 static void a_second_start_goes_on(void **state)
