@@ -98,7 +98,7 @@ static void steps_and_their_parts(void **state)
     number("lanterne.step.split", LTN_OTLP_GAUGE, 0.04, "lanterne.state", "on_cpu");
     number("lanterne.step.split", LTN_OTLP_GAUGE, 0.01, "lanterne.state", "disk");
     number("lanterne.step.split", LTN_OTLP_GAUGE, 9, "lanterne.state", "no such part");
-    number("lanterne.step.split", LTN_OTLP_GAUGE, NAN, "lanterne.state", "read");
+    number("lanterne.step.split", LTN_OTLP_GAUGE, (double)NAN, "lanterne.state", "read");
     for (int i = 1; i <= 6; i++) {
         char comm[4] = {(char)('a' + i), '\x1b', 'x', 0};
         number("lanterne.preemptor.time", LTN_OTLP_GAUGE, 0.001 * (i % 4 + i),

@@ -50,8 +50,8 @@ static void write_sample_set(struct ltn_buf *b, enum ltn_prom_format f)
     ltn_prom_family(&p, "calls_total", LTN_PROM_COUNTER, NULL, "a \"help\"\nline \\");
     ltn_prom_sample(&p, l, 2, 5);
     ltn_prom_family(&p, "age_seconds", LTN_PROM_GAUGE, "seconds", "Age.");
-    ltn_prom_sample(&p, NULL, 0, NAN);
-    ltn_prom_sample(&p, l, 1, -INFINITY);
+    ltn_prom_sample(&p, NULL, 0, (double)NAN);
+    ltn_prom_sample(&p, l, 1, -(double)INFINITY);
     ltn_prom_family(&p, "wait_seconds", LTN_PROM_HISTOGRAM, "seconds", "Wait.");
     ltn_prom_histogram(&p, l + 1, 1, &(struct ltn_prom_buckets){bounds, counts, 3, 12.5});
     ltn_prom_end(&p);

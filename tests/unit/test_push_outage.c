@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "drop_tree.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -467,9 +468,7 @@ static int make_dir(void **state)
 static int drop_dir(void **state)
 {
     (void)state;
-    char command[64];
-    (void)snprintf(command, sizeof(command), "rm -rf %s", dir);
-    return system(command);
+    return ltn_drop_tree(dir);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
@@ -482,6 +481,7 @@ int main(void)
         TEST(a_new_token_is_picked_up),      TEST(the_same_over_http),
     };
     (void)signal(SIGPIPE, SIG_IGN);
+    /* check-src: allow banned: a fixed command */
     if (system("/usr/bin/python3 -c 'import grpc' 2>/dev/null") != 0) {
         print_message("SKIPPED: needs /usr/bin/python3 with grpcio\n");
         return 0;

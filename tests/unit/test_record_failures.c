@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "drop_tree.h"
 #include "base/clock.h"
 #include "record/reader.h"
 #include "record/record.h"
@@ -37,10 +38,8 @@ static int make_dir(void **state)
 static int drop_dir(void **state)
 {
     (void)state;
-    char command[64];
     (void)umount2(dir, MNT_DETACH);
-    (void)snprintf(command, sizeof(command), "rm -rf %s", dir);
-    return system(command);
+    return ltn_drop_tree(dir);
 }
 
 static struct ltn_record *open_record(void)

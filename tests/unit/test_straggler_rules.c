@@ -454,10 +454,10 @@ static void hostile_windows_are_refused_or_harmless(void **state)
     assert_true(sim_run(&s, 5));
     struct ltn_straggler_member m[SIM_MAX];
     size_t n = sim_members(&s, m);
-    m[0].self_ns = NAN;
-    m[1].self_ns = INFINITY;
+    m[0].self_ns = (double)NAN;
+    m[1].self_ns = (double)INFINITY;
     m[2].self_ns = -5;
-    m[3].coverage = NAN;
+    m[3].coverage = (double)NAN;
     s.end_ns += SIM_WINDOW_NS;
     struct ltn_straggler_window w = {"job", "g", s.end_ns, SIM_WINDOW_NS, 4, 4, m, n};
     assert_int_equal(ltn_straggler_feed(s.det, &w, sim_event, &s, &s.status), 0);
