@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "drop_tree.h"
 #include "base/clock.h"
 #include "record/reader.h"
 #include "record/record.h"
