@@ -8,8 +8,6 @@
 #include <linux/userfaultfd.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +17,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -506,92 +503,8 @@ static int run_wait(char **words)
     return g_failed != 0;
 }
 
-// ---- calls that are left without returning ------------------------------------------------------
-
-static sigjmp_buf g_out;
-
-static void on_alarm(int sig)
-{
-    (void)sig;
-    siglongjmp(g_out, 1);
-}
-
-// longjmp ROUNDS DIR: a signal handler jumps out of a sync; then whole calls, and a wait for
-// DIR/end.
-static int run_longjmp(char **words)
-{
-    char path[512];
-    long rounds = strtol(words[0], NULL, 10);
-    volatile long jumped = 0;
-    cudaStream_t s = open_device(0);
-    signal(SIGALRM, on_alarm);
-    for (volatile long i = 0; i < rounds; i++) {
-        struct itimerval in = {.it_value = {.tv_usec = 3000}};
-        launch(s, 20000000);
-        if (sigsetjmp(g_out, 1) == 0) {
-            setitimer(ITIMER_REAL, &in, NULL);
-            CHECK(cudaStreamSynchronize(s));
-            in.it_value.tv_usec = 0;
-            setitimer(ITIMER_REAL, &in, NULL);
-        } else {
-            jumped++;
-        }
-    }
-    signal(SIGALRM, SIG_IGN);
-    CHECK(cudaStreamSynchronize(s));
-    launch(s, 20000000);
-    signal(SIGALRM, on_alarm);
-    if (sigsetjmp(g_out, 1) == 0) {
-        struct itimerval in = {.it_value = {.tv_usec = 3000}};
-        setitimer(ITIMER_REAL, &in, NULL);
-        CHECK(cudaStreamSynchronize(s));
-    } else {
-        jumped++;
-    }
-    launch(s, 1000);
-    printf("jumped %ld\n", (long)jumped);
-    fflush(stdout);
-    snprintf(path, sizeof(path), "%s/end", words[1]);
-    wait_for_file(path);
-    return g_failed != 0;
-}
-
-static volatile int g_cleaned;
-
-static void on_cleanup(void *arg)
-{
-    (void)arg;
-    g_cleaned = 1;
-}
-
-static void *cancelled(void *arg)
-{
-    cudaStream_t s = arg;
-    CHECK(cudaSetDevice(0));
-    pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
-    pthread_cleanup_push(on_cleanup, NULL);
-    CHECK(cudaStreamSynchronize(s));
-    pthread_cleanup_pop(0);
-    return NULL;
-}
-
-// cancel: a thread is cancelled while it waits in a sync; says what its clean-up handler saw.
-static int run_cancel(void)
-{
-    pthread_t thread;
-    void *result = NULL;
-    cudaStream_t s = open_device(0);
-    launch(s, 200000000);
-    check(pthread_create(&thread, NULL, cancelled, s), "pthread_create");
-    nap_ms(50);
-    pthread_cancel(thread);
-    pthread_join(thread, &result);
-    CHECK(cudaStreamSynchronize(s));
-    launch(s, 1000);
-    CHECK(cudaStreamSynchronize(s));
-    printf("cancelled %d cleaned %d\n", result == PTHREAD_CANCELED, g_cleaned);
-    return g_failed != 0;
-}
+// ---- ways of life
+// ---------------------------------------------------------------------------------
 
 static int use_device(int launches)
 {
@@ -655,14 +568,8 @@ int main(int argc, char **argv)
     if (strcmp(what, "wait") == 0 && argc == 7) {
         return run_wait(argv + 2);
     }
-    if (strcmp(what, "longjmp") == 0 && argc == 4) {
-        return run_longjmp(argv + 2);
-    }
     if (strcmp(what, "use") == 0 && argc == 3) {
         return use_device((int)strtol(argv[2], NULL, 10));
-    }
-    if (strcmp(what, "cancel") == 0) {
-        return run_cancel();
     }
     if (strcmp(what, "fork") == 0) {
         return run_fork();
@@ -673,6 +580,6 @@ int main(int argc, char **argv)
     if (strcmp(what, "seccomp") == 0) {
         return run_seccomp();
     }
-    fputs("usage: capture_target nccl|wait|longjmp|use|cancel|fork|exec|seccomp ...\n", stderr);
+    fputs("usage: capture_target nccl|wait|use|fork|exec|seccomp ...\n", stderr);
     return 2;
 }
