@@ -7,6 +7,7 @@ static const struct ltn_command commands[] = {
     {"trace", "watch GPU calls live", ltn_cmd_trace},
     {"agent", "the same as a service: record, push to a collector", ltn_cmd_agent},
     {"check", "can this machine be traced, and what is missing", ltn_cmd_check},
+    {"mcp", "serve this node's record to a model (Model Context Protocol)", ltn_cmd_mcp},
     {"version", "version and kernel features", ltn_cmd_version},
 };
 

@@ -6,6 +6,7 @@
 int ltn_cmd_agent(int argc, char **argv);
 int ltn_cmd_trace(int argc, char **argv);
 int ltn_cmd_check(int argc, char **argv);
+int ltn_cmd_mcp(int argc, char **argv);
 int ltn_cmd_version(int argc, char **argv);
 
 #endif /* LTN_CLI_COMMANDS_H */
