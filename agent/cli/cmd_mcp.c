@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,6 +79,7 @@ struct mcp_service {
     struct ltn_chan *queue; /* requests for the worker, which alone uses the tools */
     struct ltn_mcp_http front;
     pthread_t worker;
+    atomic_bool stop;
     bool draining;
 };
 
@@ -103,8 +105,13 @@ static void *worker_main(void *arg)
 {
     struct mcp_service *s = arg;
     struct ltn_http_request *req;
-    while ((req = ltn_chan_recv_wait(s->queue, -1)) != NULL) {
-        if (ltn_http_gone(req)) {
+    for (;;) {
+        bool stop = atomic_load(&s->stop); /* read before the queue: what came earlier is served */
+        if ((req = ltn_chan_recv_wait(s->queue, stop ? 0 : -1)) == NULL) {
+            if (stop) {
+                break;
+            }
+        } else if (ltn_http_gone(req)) {
             ltn_http_reply_error(req, LTN_ERR_TIMEOUT, NULL, 0);
         } else {
             ltn_mcp_http_answer(&s->front, req);
@@ -178,6 +185,7 @@ static int serve_http(struct mcp_service *s, struct ltn_errinfo *info)
         ltn_log_info("listening for mcp on http://%.*s:%u/mcp, record %s", n, s->o.http,
                      ltn_http_server_port(s->server, 0), s->db);
         rc = ltn_loop_run(s->loop);
+        atomic_store(&s->stop, true);
         ltn_chan_close(s->queue);
         (void)pthread_join(s->worker, NULL);
     }
@@ -266,6 +274,38 @@ static int help(void)
     return rc == 0 ? LTN_EXIT_OK : LTN_EXIT_CANNOT;
 }
 
+static int dump(const struct mcp_options *o)
+{
+    struct ltn_buf b;
+    ltn_buf_init(&b, 65536);
+    int rc = ltn_conf_dump(&table, o, &b);
+    (void)fputs(ltn_buf_str(&b), stdout);
+    ltn_buf_done(&b);
+    return rc == 0 ? LTN_EXIT_OK : LTN_EXIT_CANNOT;
+}
+
+/* Not the agent's file, which LANTERNE_CONFIG may name: only one that --config names. */
+static int load(struct mcp_service *s, int argc, char **argv, struct ltn_conf_args *args,
+                struct ltn_errinfo *info)
+{
+    struct ltn_conf_args first = {0};
+    int rc = ltn_conf_init(&table, &s->o, info);
+    if (rc == 0) {
+        rc = ltn_conf_load_args(&table, NULL, argc, argv, &first, info);
+    }
+    if (rc == 0 && first.config_file != NULL) {
+        rc = ltn_conf_load_file(&table, &s->o, first.config_file, info);
+    }
+    if (rc == 0) {
+        rc = ltn_conf_load_env(&table, &s->o, environ, info);
+    }
+    if (rc == 0) {
+        rc = ltn_conf_load_args(&table, &s->o, argc, argv, args, info);
+    }
+    ltn_conf_args_done(&first);
+    return rc;
+}
+
 int ltn_cmd_mcp(int argc, char **argv)
 {
     struct mcp_service *s = calloc(1, sizeof(*s));
@@ -275,17 +315,13 @@ int ltn_cmd_mcp(int argc, char **argv)
         return LTN_EXIT_CANNOT;
     }
     int code = LTN_EXIT_USAGE;
-    int rc = ltn_conf_init(&table, &s->o, &info);
-    if (rc == 0) {
-        rc = ltn_conf_load_env(&table, &s->o, environ, &info);
-    }
-    if (rc == 0) {
-        rc = ltn_conf_load_args(&table, &s->o, argc, argv, &args, &info);
-    }
+    int rc = load(s, argc, argv, &args, &info);
     if (rc < 0) {
         (void)fprintf(stderr, "lanterne mcp: %s\n", info.msg);
     } else if (args.help) {
         code = help();
+    } else if (args.dump_config || args.check_config) {
+        code = args.dump_config ? dump(&s->o) : LTN_EXIT_OK;
     } else if (args.word_count > 0) {
         (void)fprintf(stderr, "lanterne mcp: unexpected '%s'; see lanterne mcp --help\n",
                       args.words[0]);

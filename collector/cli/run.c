@@ -14,6 +14,7 @@
 #include "ingest/ingest.h"
 #include "io/loop.h"
 #include "prom/series.h"
+#include "serve/mcp.h"
 #include "serve/serve.h"
 #include "store/store.h"
 
@@ -34,6 +35,7 @@ struct service {
     struct ltn_http_server *otlp, *api;
     struct ltn_ingest *ingest;
     struct ltn_serve serve;
+    struct ltn_serve_mcp *mcp;
     struct ltn_timer tick;
     uint64_t expired_ns;
     char token[TOKEN_BYTES]; /* "" without one */
@@ -189,6 +191,13 @@ static int make_servers(struct service *s, struct ltn_errinfo *info)
     int rc = ltn_ingest_routes(s->ingest, s->otlp);
     if (rc == 0)
         rc = ltn_serve_routes(&s->serve, s->api);
+    const struct ltn_serve_mcp_opts mcp = {
+        .serve = &s->serve,
+        .loopback = ltn_collector_is_loopback(s->conf->api_listen),
+        .token = s->token[0] != '\0',
+    };
+    if (rc == 0)
+        rc = ltn_serve_mcp_new(&mcp, s->api, &s->mcp);
     return rc == 0 ? 0 : ltn_errinfo_set(info, rc, "routes: %s", ltn_err_str(rc));
 }
 
@@ -250,6 +259,7 @@ static void take_down(struct service *s)
     struct ltn_store *store = s->store;
     ltn_http_server_free(s->otlp);
     ltn_http_server_free(s->api);
+    ltn_serve_mcp_free(s->mcp);
     s->store = NULL; /* no verdict is made any more that could be kept */
     ltn_store_free(store);
     ltn_loop_free(s->loop);
