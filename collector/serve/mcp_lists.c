@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tools that list: jobs, verdicts, incidents, nodes. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -20,12 +21,33 @@ struct ltn_json *ltn_serve_mcp_write(struct ltn_serve_mcp_object *o)
     return &o->json;
 }
 
+/* Moments come twice, as text and as "_ns"; a model needs the text, and many JSON readers round the
+ * number. */
+static void drop_twins(json_t *o)
+{
+    const char *key;
+    void *next;
+    json_t *v;
+    char text[64];
+    json_object_foreach_safe(o, next, key, v)
+    {
+        size_t n = strlen(key);
+        if (n <= 3 || n >= sizeof(text) || strcmp(key + n - 3, "_ns") != 0)
+            continue;
+        (void)snprintf(text, sizeof(text), "%.*s", (int)n - 3, key);
+        if (json_object_get(o, text) != NULL)
+            (void)json_object_del(o, key);
+    }
+}
+
 json_t *ltn_serve_mcp_read(struct ltn_serve_mcp_object *o)
 {
     json_error_t e;
     json_t *v = NULL;
     if (ltn_buf_error(&o->buf) == 0)
         v = json_loadb(ltn_buf_str(&o->buf), o->buf.len, 0, &e);
+    drop_twins(v);
+    drop_twins(json_object_get(v, "worst_incident"));
     ltn_buf_done(&o->buf);
     return v;
 }
