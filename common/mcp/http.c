@@ -54,6 +54,24 @@ static bool may_ask(const struct ltn_mcp_http *h, const struct ltn_http_request 
     return h->token && from != NULL && host != NULL && strcasecmp(from, host) == 0;
 }
 
+static void deliver(void *arg, const struct ltn_mcp_out *out)
+{
+    struct ltn_http_request *req = arg;
+    ltn_http_reply(req, &(struct ltn_http_response){
+                            .status = out->status,
+                            .content_type = out->body != NULL ? "application/json" : NULL,
+                            .body = out->body,
+                            .body_len = out->len,
+                            .take_body = out->body != NULL,
+                        });
+}
+
+static bool gone(void *arg)
+{
+    const struct ltn_http_request *req = arg;
+    return ltn_http_gone(req);
+}
+
 void ltn_mcp_http_answer(struct ltn_mcp_http *h, struct ltn_http_request *req)
 {
     struct ltn_mcp_out out;
@@ -71,15 +89,14 @@ void ltn_mcp_http_answer(struct ltn_mcp_http *h, struct ltn_http_request *req)
         .version = ltn_http_header(req, "mcp-protocol-version"),
         .method = ltn_http_header(req, "mcp-method"),
         .name = ltn_http_header(req, "mcp-name"),
+        .may_wait = h->waits,
     };
     ltn_mcp_handle(h->mcp, &in, &out);
-    ltn_http_reply(req, &(struct ltn_http_response){
-                            .status = out.status,
-                            .content_type = out.body != NULL ? "application/json" : NULL,
-                            .body = out.body,
-                            .body_len = out.len,
-                            .take_body = out.body != NULL,
-                        });
+    if (out.later != NULL) {
+        ltn_mcp_later_attach(out.later, deliver, gone, req);
+    } else {
+        deliver(req, &out);
+    }
 }
 
 int ltn_mcp_http_route(struct ltn_http_server *server,

@@ -13,6 +13,7 @@ struct ltn_mcp_http {
     struct ltn_mcp *mcp; /* borrowed */
     bool loopback;       /* the address listened on */
     bool token;          /* the server asks for a token before this is reached */
+    bool waits;          /* tools may answer later, on the thread of *h */
     uint64_t refused;    /* requests turned away for Host or Origin */
 };
 

@@ -28,8 +28,12 @@ struct mcp_request {
     struct ltn_mcp *m;
     const struct ltn_mcp_in *in;
     const char *method;
-    json_t *params; /* object or NULL; borrowed */
+    json_t *params;   /* object or NULL; borrowed */
+    const json_t *id; /* borrowed */
     bool modern;
+    bool may_wait;
+    size_t tool;                 /* being called */
+    struct ltn_mcp_later *later; /* the tool took a handle */
     /* the error, when a method gives no result */
     int code, status;
     char message[256];
@@ -49,6 +53,27 @@ struct mcp_method {
 
 /* NULL: unknown in that era. */
 const struct mcp_method *ltn_mcp_method_find(const char *name, bool modern);
+
+/* Later answers. */
+struct ltn_mcp_later {
+    struct ltn_mcp *m;
+    size_t tool;
+    json_t *id;
+    bool modern;
+    bool done; /* out is the answer */
+    struct ltn_mcp_out out;
+    void (*deliver)(void *arg, const struct ltn_mcp_out *out);
+    bool (*gone)(void *arg);
+    void *arg;
+};
+void ltn_mcp_later_drop(struct ltn_mcp_later *later);
+
+/* The result of a tool from what it gave: an object (borrowed), or an error in words. */
+json_t *ltn_mcp_tool_result(struct ltn_mcp *m, size_t tool, const json_t *result,
+                            const char *error);
+
+/* Wraps the result (taken) and writes it. */
+void ltn_mcp_write_result(const json_t *id, bool modern, json_t *result, struct ltn_mcp_out *ret);
 
 /* All revisions, newest first, as an array. */
 json_t *ltn_mcp_versions(void);

@@ -103,6 +103,16 @@ static json_t *envelope(const json_t *id)
     return o;
 }
 
+static json_t *result_answer(const json_t *id, bool modern, json_t *result)
+{
+    json_t *o = envelope(id);
+    if (modern) {
+        (void)json_object_set_new(result, "resultType", json_string("complete"));
+    }
+    (void)json_object_set_new(o, "result", result);
+    return o;
+}
+
 /* Takes rq->data. */
 static json_t *error_answer(struct mcp_request *rq, const json_t *id)
 {
@@ -256,13 +266,10 @@ static json_t *dispatch(struct mcp_request *rq)
         return ltn_mcp_refuse(rq, MCP_NO_METHOD, rq->modern ? 404 : 200, "no method \"%s\"", name);
     }
     json_t *result = method->answer(rq);
-    if (result != NULL && rq->modern) {
-        (void)json_object_set_new(result, "resultType", json_string("complete"));
-        if (method->cacheable) {
-            /* The lists change with the program only. */
-            (void)json_object_set_new(result, "ttlMs", json_integer(300000));
-            (void)json_object_set_new(result, "cacheScope", json_string("private"));
-        }
+    if (result != NULL && rq->modern && method->cacheable) {
+        /* The lists change with the program only. */
+        (void)json_object_set_new(result, "ttlMs", json_integer(300000));
+        (void)json_object_set_new(result, "cacheScope", json_string("private"));
     }
     return result;
 }
@@ -277,12 +284,12 @@ static const json_t *request_id(struct mcp_request *rq, const json_t *msg)
     return id;
 }
 
-/* Answer to one message of a batch or alone; NULL when there is none. *status is its HTTP status.
- */
+/* Answer to one message of a batch or alone; NULL when there is none, or when it comes later (then
+ * *ret_later, NULL where that may not be, is set). *status is its HTTP status. */
 static json_t *answer_message(struct ltn_mcp *m, const struct ltn_mcp_in *in, const json_t *msg,
-                              int *status)
+                              int *status, struct ltn_mcp_later **ret_later)
 {
-    struct mcp_request rq = {.m = m, .in = in};
+    struct mcp_request rq = {.m = m, .in = in, .may_wait = ret_later != NULL};
     *status = 400;
     if (!json_is_object(msg)) {
         (void)ltn_mcp_refuse(&rq, MCP_INVALID_REQUEST, 400, "a message is an object");
@@ -313,15 +320,19 @@ static json_t *answer_message(struct ltn_mcp *m, const struct ltn_mcp_in *in, co
         *status = 202; /* a notification: none changes anything here */
         return NULL;
     }
+    rq.id = id;
     json_t *result = dispatch(&rq);
+    if (rq.later != NULL) {
+        *ret_later = rq.later;
+        *status = 0;
+        return NULL;
+    }
     if (result == NULL) {
         *status = rq.status;
         return error_answer(&rq, id);
     }
-    json_t *o = envelope(id);
-    (void)json_object_set_new(o, "result", result);
     *status = 200;
-    return o;
+    return result_answer(id, rq.modern, result);
 }
 
 /* One revision had batches; it is also what a client speaks that names none. */
@@ -349,7 +360,7 @@ static json_t *answer_batch(struct ltn_mcp *m, const struct ltn_mcp_in *in, cons
     json_array_foreach(batch, i, msg)
     {
         int one = 0;
-        json_t *a = answer_message(m, in, msg, &one);
+        json_t *a = answer_message(m, in, msg, &one, NULL);
         if (a != NULL) {
             (void)json_array_append_new(all, a);
         }
@@ -371,6 +382,15 @@ static json_t *answer_broken(struct ltn_mcp *m, const struct ltn_mcp_in *in, int
     return error_answer(&rq, NULL);
 }
 
+/* Takes the answer. */
+static void write_answer(json_t *answer, int status, struct ltn_mcp_out *ret)
+{
+    ret->body = json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    ret->len = ret->body != NULL ? strlen(ret->body) : 0;
+    ret->status = ret->body != NULL ? status : 500;
+    json_decref(answer);
+}
+
 void ltn_mcp_handle(struct ltn_mcp *m, const struct ltn_mcp_in *in, struct ltn_mcp_out *ret)
 {
     json_t *msg = NULL;
@@ -383,13 +403,15 @@ void ltn_mcp_handle(struct ltn_mcp *m, const struct ltn_mcp_in *in, struct ltn_m
     } else if (json_is_array(msg)) {
         answer = answer_batch(m, in, msg, &ret->status);
     } else {
-        answer = answer_message(m, in, msg, &ret->status);
+        answer = answer_message(m, in, msg, &ret->status, in->may_wait ? &ret->later : NULL);
     }
     json_decref(msg);
     if (answer != NULL) {
-        ret->body = json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(12));
-        ret->len = ret->body != NULL ? strlen(ret->body) : 0;
-        ret->status = ret->body != NULL ? ret->status : 500;
-        json_decref(answer);
+        write_answer(answer, ret->status, ret);
     }
+}
+
+void ltn_mcp_write_result(const json_t *id, bool modern, json_t *result, struct ltn_mcp_out *ret)
+{
+    write_answer(result_answer(id, modern, result), 200, ret);
 }

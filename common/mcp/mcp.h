@@ -28,17 +28,29 @@ struct ltn_mcp_call {
     bool verbose;         /* the client asked with "tsc": false */
     json_t *result;       /* put here by run: an object, owned by the call from then on */
     char error[512];      /* in words, when run fails */
+    void *request;        /* the core's */
 };
 
 /* Notes why a call fails, cut at its size; returns rc. */
 int ltn_mcp_fail(struct ltn_mcp_call *call, int rc, const char *fmt, ...) ltn_printf(3, 4);
 
+/* For tools whose answer comes later, on the same thread: ltn_mcp_defer gives a handle, run returns
+ * LTN_MCP_LATER, and ltn_mcp_finish is called exactly once. NULL, with the failure noted, where
+ * nobody can wait (a batch, stdio); run then returns an error. */
+#define LTN_MCP_LATER 1
+struct ltn_mcp_later;
+struct ltn_mcp_later *ltn_mcp_defer(struct ltn_mcp_call *call) ltn_must_check;
+/* Takes the result; NULL: the call failed, error says why. Frees the handle. */
+void ltn_mcp_finish(struct ltn_mcp_later *later, json_t *result, const char *error);
+/* True when nobody waits for the answer any more. */
+bool ltn_mcp_later_gone(const struct ltn_mcp_later *later);
+
 struct ltn_mcp_tool {
     const char *name, *title, *description;
     const char *input_schema;  /* JSON text, type object; see ltn_mcp_schema_check */
     const char *output_schema; /* JSON text, type object; result must conform */
-    /* 0 with call->result set, or a negative code after ltn_mcp_fail. May block until the deadline
-     * where the front allows it. */
+    /* 0 with call->result set, LTN_MCP_LATER, or a negative code after ltn_mcp_fail. May block
+     * until the deadline where the front allows it. */
     int (*run)(void *arg, struct ltn_mcp_call *call);
     bool open_world; /* asks other machines */
 };
@@ -88,13 +100,21 @@ struct ltn_mcp_in {
     const char *name;    /* Mcp-Name */
     /* stdio: the revision that `initialize` settled on, "" before; NULL over HTTP. Written to. */
     char (*negotiated)[16];
+    bool may_wait; /* the carrier can bring an answer later */
 };
 
 struct ltn_mcp_out {
     int status; /* HTTP status; 202: nothing to say */
     char *body; /* malloc'd JSON without a line break, NULL: none */
     size_t len;
+    struct ltn_mcp_later *later; /* the answer comes later: attach to it; status is 0 */
 };
+
+/* Where a later answer goes: deliver is called once, maybe at once, and takes out->body. gone (may
+ * be NULL) says that nobody waits any more. */
+void ltn_mcp_later_attach(struct ltn_mcp_later *later,
+                          void (*deliver)(void *arg, const struct ltn_mcp_out *out),
+                          bool (*gone)(void *arg), void *arg);
 
 /* Answers any bytes. Never fails but for memory: then the answer is an empty 500. */
 void ltn_mcp_handle(struct ltn_mcp *m, const struct ltn_mcp_in *in, struct ltn_mcp_out *ret);

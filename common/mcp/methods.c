@@ -177,27 +177,31 @@ static json_t *failed_call(struct ltn_mcp *m, const char *why)
 }
 
 /* The result as structured content and the same as text. */
-static json_t *done_call(struct ltn_mcp *m, size_t tool, struct ltn_mcp_call *call)
+json_t *ltn_mcp_tool_result(struct ltn_mcp *m, size_t tool, const json_t *result, const char *error)
 {
     char why[256];
     json_t *o;
-    char *text = json_dumps(call->result, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    if (error != NULL) {
+        return failed_call(m, error);
+    }
+    char *text = json_dumps(result, JSON_COMPACT | JSON_REAL_PRECISION(12));
     if (text == NULL) {
         o = failed_call(m, "internal error: the tool gave no result");
     } else if (strlen(text) > m->conf.max_result_bytes) {
         o = failed_call(m, "the answer is too large; ask for less, or for fewer rows with limit");
-    } else if (!ltn_mcp_schema_check(m->output[tool], call->result, why, sizeof(why))) {
+    } else if (!ltn_mcp_schema_check(m->output[tool], result, why, sizeof(why))) {
         o = failed_call(m, "internal error: the result is not what the tool's schema says");
     } else {
         o = text_result(json_string(text), false);
-        (void)json_object_set(o, "structuredContent", call->result);
+        (void)json_object_set_new(o, "structuredContent", json_incref((json_t *)(uintptr_t)result));
     }
     free(text);
     return o;
 }
 
-static json_t *call_tool(struct ltn_mcp *m, size_t tool, const json_t *args)
+static json_t *call_tool(struct mcp_request *rq, size_t tool, const json_t *args)
 {
+    struct ltn_mcp *m = rq->m;
     char why[256];
     char text[600];
     const struct ltn_mcp_tool *t = &m->conf.tools[tool];
@@ -209,15 +213,22 @@ static json_t *call_tool(struct ltn_mcp *m, size_t tool, const json_t *args)
         .args = args,
         .deadline_ns = ltn_now_mono_ns() + m->conf.timeout_ns,
         .verbose = json_is_false(json_object_get(args, "tsc")),
+        .request = rq,
     };
+    rq->tool = tool;
     int rc = t->run(m->conf.arg, &call);
-    json_t *o;
+    json_t *o = NULL;
+    if (rc == LTN_MCP_LATER && rq->later != NULL) {
+        return NULL;
+    }
+    ltn_mcp_later_drop(rq->later);
+    rq->later = NULL;
     if (rc < 0) {
         (void)snprintf(text, sizeof(text), "%s: %s", t->name,
                        call.error[0] != '\0' ? call.error : ltn_err_str(rc));
         o = failed_call(m, text);
     } else {
-        o = done_call(m, tool, &call);
+        o = ltn_mcp_tool_result(m, tool, call.result, NULL);
     }
     json_decref(call.result);
     return o;
@@ -233,7 +244,7 @@ static json_t *on_tools_call(struct mcp_request *rq)
     for (size_t i = 0; i < rq->m->conf.tool_count; i++) {
         if (strcmp(name, rq->m->conf.tools[i].name) == 0) {
             json_t *given = args != NULL ? json_incref(args) : json_object();
-            json_t *o = call_tool(rq->m, i, given);
+            json_t *o = call_tool(rq, i, given);
             json_decref(given);
             return o;
         }

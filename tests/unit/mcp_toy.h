@@ -48,6 +48,24 @@ static int toy_lie(void *arg, struct ltn_mcp_call *call)
     return 0;
 }
 
+/* Answers when the test says so, or, asked to, before it returns. */
+static struct ltn_mcp_later *toy_waiting;
+static int toy_wait(void *arg, struct ltn_mcp_call *call)
+{
+    (void)arg;
+    toy_waiting = ltn_mcp_defer(call);
+    if (toy_waiting == NULL) {
+        return LTN_ERR_UNSUPPORTED;
+    }
+    if (json_is_true(json_object_get(call->args, "refuse"))) {
+        return ltn_mcp_fail(call, LTN_ERR_BUSY, "not now");
+    }
+    if (json_is_true(json_object_get(call->args, "at_once"))) {
+        ltn_mcp_finish(toy_waiting, NULL, "wait: over before it began");
+    }
+    return LTN_MCP_LATER;
+}
+
 static const struct ltn_mcp_tool toy_tools[] = {
     {.name = "count",
      .title = "Count",
@@ -72,6 +90,12 @@ static const struct ltn_mcp_tool toy_tools[] = {
      .input_schema = "{\"type\":\"object\"}",
      .output_schema = LTN_MCP_SCHEMA_TABLE,
      .run = toy_lie},
+    {.name = "wait",
+     .title = "Wait",
+     .description = "Answers later.",
+     .input_schema = "{\"type\":\"object\"}",
+     .output_schema = LTN_MCP_SCHEMA_TABLE,
+     .run = toy_wait},
 };
 
 static const struct ltn_mcp_prompt_arg toy_args[] = {

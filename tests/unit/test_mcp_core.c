@@ -110,7 +110,7 @@ static void test_legacy_methods(void **state)
     a = ask("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"cursor\":\"\"}}",
             &status);
     const json_t *tools = get(a, "result", "tools");
-    assert_int_equal(json_array_size(tools), 3);
+    assert_int_equal(json_array_size(tools), 4);
     const json_t *t = json_array_get(tools, 0);
     assert_string_equal(json_string_value(get(t, "name", NULL)), "count");
     assert_true(json_is_true(get(t, "annotations", "readOnlyHint")));
@@ -484,6 +484,76 @@ static void test_discover_and_caching(void **state)
     }
 }
 
+/* ---- answers that come later ---- */
+
+static char *delivered;
+static void deliver(void *arg, const struct ltn_mcp_out *out)
+{
+    assert_ptr_equal(arg, &delivered);
+    assert_null(delivered);
+    assert_int_equal(out->status, 200);
+    delivered = out->body;
+}
+
+static bool is_gone(void *arg)
+{
+    (void)arg;
+    return true;
+}
+
+static struct ltn_mcp_later *wait_call(const char *args)
+{
+    char body[512];
+    struct ltn_mcp_out out;
+    (void)snprintf(body, sizeof(body),
+                   "{\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"tools/call\",\"params\":{\"name\":"
+                   "\"wait\",\"arguments\":%s," META "}}",
+                   args);
+    const struct ltn_mcp_in in = {.body = body, .len = strlen(body), .may_wait = true};
+    ltn_mcp_handle(mcp, &in, &out);
+    if (out.later == NULL) {
+        delivered = out.body;
+    } else {
+        assert_int_equal(out.status, 0);
+        assert_null(out.body);
+    }
+    return out.later;
+}
+
+static void expect_delivered(const char *says)
+{
+    json_error_t e;
+    assert_non_null(delivered);
+    json_t *a = json_loads(delivered, 0, &e);
+    assert_int_equal(json_integer_value(get(a, "id", NULL)), 9);
+    assert_string_equal(json_string_value(get(a, "result", "resultType")), "complete");
+    assert_non_null(strstr(delivered, says));
+    json_decref(a);
+    free(delivered);
+    delivered = NULL;
+}
+
+static void test_answers_that_come_later(void **state)
+{
+    (void)state;
+    struct ltn_mcp_later *later = wait_call("{}");
+    assert_ptr_equal(later, toy_waiting);
+    assert_false(ltn_mcp_later_gone(later));
+    ltn_mcp_later_attach(later, deliver, is_gone, &delivered);
+    assert_true(ltn_mcp_later_gone(later));
+    assert_null(delivered);
+    ltn_mcp_finish(later, json_pack("{s:[], s:b, s:n}", "rows", "truncated", 0, "next_cursor"),
+                   NULL);
+    expect_delivered("\"structuredContent\":{\"rows\":[]");
+    later = wait_call("{\"at_once\":true}");
+    ltn_mcp_later_attach(later, deliver, NULL, &delivered);
+    expect_delivered("wait: over before it began");
+    assert_null(wait_call("{\"refuse\":true}"));
+    expect_delivered("wait: not now");
+    /* Nobody can wait on stdio and in batches. */
+    expect_tool_error("wait", "{}", "a message of its own");
+}
+
 static void test_a_broken_table_is_refused(void **state)
 {
     struct ltn_mcp_tool tool = toy_tools[0];
@@ -515,6 +585,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_modern_meta_is_mandatory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_modern_version_and_methods, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_discover_and_caching, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_answers_that_come_later, set_up, tear_down),
         cmocka_unit_test(test_a_broken_table_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
