@@ -189,7 +189,7 @@ static int on_row(void *ctx, const struct ltn_sql_value *values, size_t n)
     ltn_control_open_row(&r->w);
     for (size_t i = 0; i < n; i++) {
         const struct ltn_control_cell c = cell_of(&values[i]);
-        ltn_control_put_cell(&r->w, &c);
+        ltn_control_put_cell(&r->b, &c);
     }
     ltn_control_close_row(&r->w);
     r->page_rows++;

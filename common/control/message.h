@@ -182,8 +182,9 @@ void ltn_control_open_page(struct ltn_control_page_writer *w, struct ltn_buf *b,
                            uint32_t page);
 void ltn_control_put_column(struct ltn_control_page_writer *w, const char *name);
 void ltn_control_open_row(struct ltn_control_page_writer *w);
-/* Text that is not UTF-8 becomes a blob. */
-void ltn_control_put_cell(struct ltn_control_page_writer *w, const struct ltn_control_cell *c);
+/* The next cell of the open row; a row by itself is its cells one after another. Text that is not
+ * UTF-8 becomes a blob. */
+void ltn_control_put_cell(struct ltn_buf *b, const struct ltn_control_cell *c);
 void ltn_control_close_row(struct ltn_control_page_writer *w);
 void ltn_control_close_page(struct ltn_control_page_writer *w);
 

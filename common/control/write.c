@@ -160,26 +160,26 @@ void ltn_control_open_row(struct ltn_control_page_writer *w)
     w->row = ltn_pb_open(w->b, 4);
 }
 
-void ltn_control_put_cell(struct ltn_control_page_writer *w, const struct ltn_control_cell *c)
+void ltn_control_put_cell(struct ltn_buf *b, const struct ltn_control_cell *c)
 {
-    size_t mark = ltn_pb_open(w->b, 1);
+    size_t mark = ltn_pb_open(b, 1);
     switch (c->type) {
     case LTN_CONTROL_NULL:
         break;
     case LTN_CONTROL_INTEGER:
-        ltn_pb_put_sint_field(w->b, 1, c->integer);
+        ltn_pb_put_sint_field(b, 1, c->integer);
         break;
     case LTN_CONTROL_REAL:
-        ltn_pb_put_f64_field(w->b, 2, c->real);
+        ltn_pb_put_f64_field(b, 2, c->real);
         break;
     case LTN_CONTROL_TEXT:
     case LTN_CONTROL_BLOB: {
         bool text = c->type == LTN_CONTROL_TEXT && ltn_utf8_valid(c->bytes.p, c->bytes.n);
-        ltn_pb_put_bytes_field(w->b, text ? 3 : 4, c->bytes.p, c->bytes.n);
+        ltn_pb_put_bytes_field(b, text ? 3 : 4, c->bytes.p, c->bytes.n);
         break;
     }
     }
-    ltn_pb_close(w->b, mark);
+    ltn_pb_close(b, mark);
 }
 
 void ltn_control_close_row(struct ltn_control_page_writer *w)
