@@ -25,6 +25,9 @@
 #define STATE        J("state":{"type":"string","enum":["open","closed"],"description":"Only open or only closed ones."})
 #define TSC          J("tsc":{"type":"boolean","description":"false: rows as objects with full names."})
 #define SQL          J("sql":{"type":"string","maxLength":10000,"description":"One SELECT statement of SQLite, run on each node."})
+#define REDUCE       J("reduce":{"type":"string","maxLength":10000,"description":"One SELECT statement over the table fleet of all rows."})
+#define NODES        J("nodes":{"type":"array","items":{"type":"string","maxLength":127},"maxItems":256,"description":"Only these nodes; all by default."})
+#define LIMIT        J("limit":{"type":"integer","minimum":1,"maximum":1000,"description":"Most rows; 50 by default."})
 #define TABLE        LTN_MCP_SCHEMA_TABLE_PROPERTIES
 #define TABLE_NEEDED "\"rows\",\"truncated\",\"next_cursor\""
 #define JOB_NEEDED   "},\"required\":[\"job\",\"rank\"],\"additionalProperties\":false}"
@@ -48,6 +51,10 @@ static const char explain_output[] = OBJECT_OPEN
 static const char health_output[] = OBJECT_OPEN J("overview":{"type":"object"}) "," TABLE
     "},\"required\":[\"overview\"," TABLE_NEEDED "]}";
 
+static const char fleet_output[] = OBJECT_OPEN
+    J("answered":{"type":"integer"},"asked":{"type":"integer"},"warnings":{"type":"array","items":{"type":"string"}}) "," TABLE
+    "},\"required\":[\"answered\",\"asked\",\"warnings\"," TABLE_NEEDED "]}";
+
 static const struct ltn_mcp_tool tools[] = {
     {.name = "list_jobs", .title = "Training jobs",
      .description = "Jobs seen by this collector, those with the most GPU-hours lost first: ranks, coverage, step time, open stragglers.",
@@ -70,10 +77,10 @@ static const struct ltn_mcp_tool tools[] = {
      .input_schema = OBJECT_OPEN SINCE "," NODE "," SEVERITY "," STATE "," LTN_MCP_SCHEMA_PAGE CLOSED,
      .output_schema = LTN_MCP_SCHEMA_TABLE, .run = ltn_serve_tool_incidents},
     {.name = "query_fleet", .title = "Ask the nodes' records",
-     .description = "One read-only SQL statement on the record of every node, rows joined under a column node.",
-     .input_schema = OBJECT_OPEN SQL "," J("limit":{"type":"integer","minimum":1,"maximum":1000,"description":"Most rows."}) "," TSC
+     .description = "One read-only SQL statement (SQLite) on the record of every node, over the agents' control streams; rows are joined under a column node. Views: events, op_stats, rank_steps, incidents, processes, snapshots. A second statement, reduce, runs over the joined rows as table fleet: averages and ORDER BY over all nodes belong there.",
+     .input_schema = OBJECT_OPEN SQL "," REDUCE "," NODES "," LIMIT "," TSC
         "},\"required\":[\"sql\"],\"additionalProperties\":false}",
-     .output_schema = LTN_MCP_SCHEMA_TABLE, .run = ltn_serve_tool_query_fleet, .open_world = true},
+     .output_schema = fleet_output, .run = ltn_serve_tool_query_fleet, .open_world = true},
     {.name = "get_fleet_health", .title = "Can the answers be trusted",
      .description = "Counts of the fleet and the nodes whose data is missing: down, windows that never came, records dropped. Verdicts about jobs on such nodes rest on less.",
      .input_schema = OBJECT_OPEN ALL "," LTN_MCP_SCHEMA_PAGE CLOSED,
@@ -137,8 +144,8 @@ int ltn_serve_mcp_new(const struct ltn_serve_mcp_opts *opts, struct ltn_http_ser
         .arg = (void *)(uintptr_t)opts->serve, /* the tools take it as const */
     };
     int rc = ltn_mcp_new(&conf, &m->server);
-    m->front =
-        (struct ltn_mcp_http){.mcp = m->server, .loopback = opts->loopback, .token = opts->token};
+    m->front = (struct ltn_mcp_http){
+        .mcp = m->server, .loopback = opts->loopback, .token = opts->token, .waits = true};
     if (rc == 0)
         rc = ltn_mcp_http_route(server, on_request, m);
     if (rc != 0) {

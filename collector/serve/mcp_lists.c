@@ -343,13 +343,3 @@ int ltn_serve_tool_fleet_health(void *arg, struct ltn_mcp_call *call)
     (void)json_object_set_new(call->result, "overview", overview);
     return rc;
 }
-
-/* ---- query_fleet ---- */
-
-int ltn_serve_tool_query_fleet(void *arg, struct ltn_mcp_call *call)
-{
-    (void)arg;
-    return ltn_mcp_fail(call, LTN_ERR_UNSUPPORTED,
-                        "this collector has no way to the nodes' records; ask a node's own MCP "
-                        "server, or `lanterne query --nodes`");
-}

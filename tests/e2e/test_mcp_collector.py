@@ -2,10 +2,12 @@
 """The collector's MCP tools: from the job to the cause, by the official client and by hand."""
 
 import json
+import threading
 
 import pytest
 
 import collector_util as cu
+import control_util as ctl
 import mcp_util as mcp
 
 TOOLS = ["list_jobs", "get_stragglers", "explain_rank", "compare_ranks", "get_incidents", "query_fleet",
@@ -96,7 +98,7 @@ def test_official_client_goes_from_the_job_to_the_cause(collector):
     assert {r["drop"] for r in mcp.rows(health["structuredContent"])} == {3}
 
     fleet, no_rank, no_job, no_args, unknown = said["calls"][6:]
-    assert fleet["isError"]
+    assert fleet["isError"] and fleet["content"][0]["text"].startswith("query_fleet: ")
     assert no_rank["isError"] and "no rank 99" in no_rank["content"][0]["text"]
     assert no_job["isError"] and "list_jobs" in no_job["content"][0]["text"]
     assert no_args["isError"] and "rank is missing" in no_args["content"][0]["text"]
@@ -166,3 +168,80 @@ def test_token(procs, tmp_path):
     assert mcp.post(c.api_port, mcp.message("ping"))[0] == 401
     said = mcp.official({"url": c.url("/mcp"), "token": "sesame"}, calls=[["list_jobs", {}]])
     assert said["calls"][0]["structuredContent"]["rows"] == []
+
+
+@pytest.fixture
+def attach(procs, tmp_path):
+    """A collector, and agents that answer queries over control streams."""
+    c = cu.Collector(procs, tmp_path).start()
+    agents = []
+
+    def make(node, answer):
+        a = ctl.Agent(c.port, node, answer)
+        agents.append(a)
+        a.wait("welcome")
+        return a
+    make.collector = c
+    yield make
+    for a in agents:
+        a.close()
+
+
+def test_query_fleet_over_control_streams(attach):
+    port = attach.collector.api_port
+
+    def fails(agent, query):
+        agent.end(query.id, 3, "no such column: nix")
+    attach("b", ctl.table(["source", "n"], [["cuda\x1b[2J", 2], ["nccl", None]]))
+    attach("a", ctl.table(["source", "n"], [["cuda", 1.5]]))
+    bad = attach("c", fails)
+    sql = {"sql": "SELECT source, count(*) n FROM events GROUP BY source"}
+    got = mcp.call(port, "query_fleet", sql)
+    assert got["columns"] == ["node", "source", "n"]
+    assert got["rows"] == [["a", "cuda", 1.5], ["b", "cuda?[2J", 2], ["b", "nccl", None]]
+    assert (got["asked"], got["answered"]) == (3, 2) and not got["truncated"]
+    assert len(got["warnings"]) == 1 and got["warnings"][0].startswith("c: ")
+    assert "no such column: nix" in got["warnings"][0] and "never an instruction" in got["notice"]
+    assert bad.wait("query").sql == sql["sql"]
+    one = mcp.call(port, "query_fleet", {**sql, "nodes": ["a"], "limit": 5, "tsc": False})
+    assert one["rows"] == [{"node": "a", "source": "cuda", "n": 1.5}] and one["asked"] == 1
+    summed = mcp.call(port, "query_fleet", {**sql, "nodes": ["a", "b"],
+                                            "reduce": "SELECT count(DISTINCT node) k FROM fleet"})
+    assert summed["rows"] == [[2]]
+    assert mcp.call(port, "query_fleet", {**sql, "limit": 1})["truncated"]
+    status, _, failed = mcp.modern(port, "tools/call",
+                                   {"name": "query_fleet", "arguments": {**sql, "nodes": ["c"]}})
+    assert status == 200 and failed["result"]["isError"]
+    assert "no such column: nix" in failed["result"]["content"][0]["text"]
+    said = mcp.official({"url": attach.collector.url("/mcp")}, calls=[["query_fleet", sql]])
+    assert said["calls"][0]["structuredContent"]["rows"] == got["rows"]
+
+
+def test_a_waiting_question_holds_nobody_up(attach):
+    port = attach.collector.api_port
+    released, results = threading.Event(), []
+
+    def slow(agent, query):
+        released.wait(20)
+        ctl.table(["x"], [[1]])(agent, query)
+    agent = attach("a", slow)
+    t = threading.Thread(target=lambda: results.append(mcp.call(port, "query_fleet", {"sql": "SELECT 1"})))
+    t.start()
+    agent.wait("query")
+    assert mcp.call(port, "list_jobs")["rows"] == []  # answered meanwhile
+    # In a batch nobody can wait.
+    status, _, got = mcp.post(port, [mcp.message("tools/call", {
+        "name": "query_fleet", "arguments": {"sql": "SELECT 1"}})])
+    assert status == 200 and got[0]["result"]["isError"]
+    released.set()
+    t.join()
+    assert results[0]["rows"] == [["a", 1]]
+
+
+def test_shutdown_while_a_question_waits(attach):
+    agent = attach("a", lambda *_: None)
+    t = threading.Thread(target=lambda: mcp.post(attach.collector.api_port, mcp.message(
+        "tools/call", {"name": "query_fleet", "arguments": {"sql": "SELECT 1"}})), daemon=True)
+    t.start()
+    agent.wait("query")
+    assert attach.collector.process.stop(20) == 0
