@@ -218,7 +218,6 @@ def level(agent):
 
 def test_short_processes_leave_nothing(procs, tmp_path):
     cap.require()
-    # Not by pid: this process's own children would stay in the list of those to be traced.
     agent = cap.Agent(procs, tmp_path)
     sim = cap.Sim(procs, tmp_path)
     env = {"SIMGPU_CTX_MS": "0"}
@@ -230,7 +229,7 @@ def test_short_processes_leave_nothing(procs, tmp_path):
             cap.finish(some)
             processes.extend(some)
 
-    wave(40)
+    wave(200)  # what is kept on purpose, up to a ceiling, has grown by then
     agent.wait_window(3)
     before, fds = level(agent), len(os.listdir(f"/proc/{agent.pid}/fd"))
     rss = rss_kib(agent.pid)
@@ -243,7 +242,7 @@ def test_short_processes_leave_nothing(procs, tmp_path):
     agent.wait_window(2)
     assert len(os.listdir(f"/proc/{agent.pid}/fd")) == fds
     growth = rss_kib(agent.pid) - rss
-    assert growth < 6144, f"resident memory grew by {growth} KiB"
+    assert growth < 2560, f"resident memory grew by {growth} KiB"
     for name in ("op_stats", "threads", "comms", "processes", "in_flight"):
         assert before[name] == 0
     agent.stop()
