@@ -47,7 +47,8 @@ def test_scope_pid_takes_the_children_and_nobody_else(procs, tmp_path):
     go = tmp_path / "go"
     line = f'while [ ! -e {go} ]; do sleep 0.02; done; {harness.program("simtrain")} --storm --steps 10' \
         ' --kernel-us 0 & wait; exit 0'
-    parent = procs.start("bash", "-c", line, env=sim.env)
+    # The child calls at once: nobody but the kernel itself can have added it by then.
+    parent = procs.start("bash", "-c", line, env={**sim.env, "SIMGPU_CTX_MS": "0"})
     agent = cap.Agent(procs, tmp_path, scope=("--pid", str(parent.pid)), window="600s")
     outsider = short(sim)
     cap.finish([outsider])
