@@ -77,6 +77,35 @@ static __always_inline struct ltn_op_stats *stats_of(ltn_u32 tgid, ltn_u32 op)
     return s;
 }
 
+/*
+ * Counts a call where its return will not do it: because the call may stand still for long, has no
+ * return probe, or was left without one (longjmp, the end of its thread). The others are counted
+ * when they return, which saves a look-up for each.
+ */
+static __noinline int count_call(ltn_u32 tgid, ltn_u32 op, ltn_u64 bytes, ltn_u32 nested)
+{
+    struct ltn_op_stats *s = stats_of(tgid, op);
+    if (!s) {
+        return 0;
+    }
+    __sync_fetch_and_add(&s->calls, 1);
+    if (nested) {
+        __sync_fetch_and_add(&s->nested, 1);
+    }
+    if (bytes != 0) {
+        __sync_fetch_and_add(&s->bytes, bytes);
+    }
+    return 0;
+}
+
+/* The frame goes without a return. */
+static __always_inline void let_go(const struct ltn_frame *f, ltn_u32 tgid)
+{
+    if (!(f->flags & LTN_FRAME_COUNTED)) {
+        count_call(tgid, LTN_COOKIE_OP(f->cookie), f->bytes, f->flags & LTN_CALL_NESTED);
+    }
+}
+
 /* The host segment since the last blocking call ends here. */
 static __always_inline void close_segment(struct ltn_task *t, const struct ltn_frame *f)
 {
@@ -109,6 +138,14 @@ static __always_inline void open_segment(struct ltn_task *t, struct task_struct 
     t->segment_open = 1;
 }
 
+/* Classes whose calls can stand still for long enough to be looked for. */
+static __always_inline int may_hang(ltn_u64 cookie)
+{
+    ltn_u32 cls = LTN_COOKIE_CLASS(cookie);
+    return (LTN_COOKIE_FLAGS(cookie) & LTN_OP_BLOCKING) ||
+           (cls != LTN_CLASS_LAUNCH && cls != LTN_CLASS_COPY && cls != LTN_CLASS_MEMSET);
+}
+
 static __always_inline void decode_entry(struct ltn_task *t, struct ltn_frame *f, ltn_u32 tgid)
 {
     ltn_u32 a = LTN_COOKIE_A(f->cookie);
@@ -124,7 +161,13 @@ static __always_inline void decode_entry(struct ltn_task *t, struct ltn_frame *f
         f->handle = argument(t, f->sp, b);
         break;
     case LTN_DECODE_STREAM:
-        f->handle = argument(t, f->sp, b);
+        /* Reading user memory is a third of the price of a launch, and hardly a launch gets a
+         * record. */
+        if (b >= REGISTER_ARGS && b != LTN_ARG_NONE && f->weight == 0 && !may_hang(f->cookie)) {
+            f->flags |= LTN_FRAME_LATE_HANDLE;
+        } else {
+            f->handle = argument(t, f->sp, b);
+        }
         break;
     case LTN_DECODE_HANDLE:
         f->handle = argument(t, f->sp, a);
@@ -164,13 +207,6 @@ static __always_inline void decode_entry(struct ltn_task *t, struct ltn_frame *f
     }
 }
 
-/* Classes whose calls can stand still for long enough to be looked for. */
-static __always_inline int may_hang(ltn_u32 cls, ltn_u32 flags)
-{
-    return (flags & LTN_OP_BLOCKING) ||
-           (cls != LTN_CLASS_LAUNCH && cls != LTN_CLASS_COPY && cls != LTN_CLASS_MEMSET);
-}
-
 static __always_inline void note_in_flight(const struct ltn_frame *f, ltn_u32 tgid, ltn_u32 tid)
 {
     struct ltn_in_flight v = {
@@ -182,25 +218,76 @@ static __always_inline void note_in_flight(const struct ltn_frame *f, ltn_u32 tg
     bpf_map_update_elem(&in_flight, &tid, &v, BPF_ANY);
 }
 
+/* How many calls a record of this launch or copy stands for; 0 = it gets none unless it turns out
+ * slow or failed. */
+static __always_inline ltn_u32 sample_weight(void)
+{
+    if (config.sample_every <= 1) {
+        return config.sample_every;
+    }
+    return bpf_get_prandom_u32() % config.sample_every == 0 ? config.sample_every : 0;
+}
+
+static __always_inline void fill_frame(struct ltn_frame *f, struct ltn_task *t,
+                                       struct task_struct *task, ltn_u32 nested)
+{
+    f->bytes = 0;
+    f->handle = 0;
+    f->kind = 0;
+    f->flags = nested ? LTN_CALL_NESTED : 0;
+    f->weight = 0;
+    if (may_hang(f->cookie)) {
+        f->rank = 0;
+        f->ranks = 0;
+        f->out_ptr = 0;
+        f->collectives = 0;
+        f->comm_id = 0;
+        f->sequence = 0;
+    } else if (!nested) {
+        f->weight = sample_weight();
+    }
+    f->enter_ns = bpf_ktime_get_ns();
+    settle_before(t, task, f->enter_ns);
+    f->off_cpu_ns = t->off_cpu_ns;
+    f->queued_ns = queued_until_now(t, task);
+    if (!have_sched) {
+        f->exec_ns = task->se.sum_exec_runtime;
+    }
+    f->voluntary = task->nvcsw;
+    f->major_faults = (ltn_u32)task->maj_flt;
+    f->minor_faults = (ltn_u32)task->min_flt;
+}
+
+/* What an outermost call that may hang leaves behind at its entry. */
+static __always_inline void enter_outermost(struct ltn_task *t, struct ltn_frame *f, ltn_u32 tgid,
+                                            ltn_u32 tid)
+{
+    struct ltn_process *p = process_of(tgid);
+    if (p && (LTN_COOKIE_FLAGS(f->cookie) & LTN_OP_BLOCKING)) {
+        f->collectives = p->collectives;
+        f->flags |= p->collectives != p->synced ? LTN_CALL_PEERS : 0;
+        close_segment(t, f);
+    }
+    if (p && LTN_COOKIE_CLASS(f->cookie) == LTN_CLASS_COLLECTIVE) {
+        enter_collective(f, tgid, p);
+    }
+    note_in_flight(f, tgid, tid);
+}
+
 /* Returns 0 when the return of this call is wanted. */
 static __always_inline int enter(struct pt_regs *ctx, ltn_u64 cookie)
 {
-    ltn_u64 pid_tgid = bpf_get_current_pid_tgid();
-    ltn_u32 tgid = (ltn_u32)(pid_tgid >> 32);
-    ltn_u32 tid = (ltn_u32)pid_tgid;
+    struct task_struct *task = bpf_get_current_task_btf();
+    ltn_u32 tgid = (ltn_u32)task->tgid;
     if (!in_scope(tgid)) {
         count_seen(LTN_SEEN_FILTERED);
         return 1;
     }
     count_seen(LTN_SEEN_CALLS);
-    struct task_struct *task = bpf_get_current_task_btf();
     struct ltn_task *t = bpf_task_storage_get(&tasks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-    struct ltn_op_stats *stats = stats_of(tgid, LTN_COOKIE_OP(cookie));
-    if (stats) {
-        __sync_fetch_and_add(&stats->calls, 1);
-    }
     if (!t) {
         count_drop(LTN_DROP_TASK_STORAGE);
+        count_call(tgid, LTN_COOKIE_OP(cookie), 0, 0);
         return 1;
     }
     /* A call that was left by longjmp never returns: its frame lies below the stack pointer now. */
@@ -211,55 +298,36 @@ static __always_inline int enter(struct pt_regs *ctx, ltn_u64 cookie)
         if (t->depth == 0 || t->frames[top & (LTN_NESTING - 1)].sp > sp) {
             break;
         }
+        let_go(&t->frames[top & (LTN_NESTING - 1)], tgid);
         t->depth = top;
     }
     if (depth != 0 && t->depth == 0) {
+        ltn_u32 tid = (ltn_u32)task->pid;
         bpf_map_delete_elem(&in_flight, &tid);
     }
     depth = t->depth;
     if (depth >= LTN_NESTING) {
         count_drop(LTN_DROP_NESTING);
+        count_call(tgid, LTN_COOKIE_OP(cookie), 0, 1);
         return 1;
     }
     struct ltn_frame *f = &t->frames[depth & (LTN_NESTING - 1)];
-    ltn_u32 flags = LTN_COOKIE_FLAGS(cookie);
-    ltn_u32 cls = LTN_COOKIE_CLASS(cookie);
-    __builtin_memset(f, 0, sizeof(*f));
+    ltn_u32 entry_only = LTN_COOKIE_FLAGS(cookie) & LTN_OP_ENTRY_ONLY;
     f->cookie = cookie;
     f->sp = sp;
-    f->flags = depth > 0 ? LTN_CALL_NESTED : 0;
-    if (depth > 0 && stats) {
-        __sync_fetch_and_add(&stats->nested, 1);
-    }
     load_register_args(ctx, t);
-    f->enter_ns = bpf_ktime_get_ns();
-    settle_before(t, task, f->enter_ns);
-    f->off_cpu_ns = t->off_cpu_ns;
-    f->queued_ns = queued_until_now(t, task);
+    fill_frame(f, t, task, depth);
     decode_entry(t, f, tgid);
-    f->exec_ns = task->se.sum_exec_runtime;
-    f->voluntary = task->nvcsw;
-    f->major_faults = (ltn_u32)task->maj_flt;
-    f->minor_faults = (ltn_u32)task->min_flt;
-    if (stats && cls != LTN_CLASS_COLLECTIVE && f->bytes != 0) {
-        __sync_fetch_and_add(&stats->bytes, f->bytes);
-    }
-    if (depth == 0 && may_hang(cls, flags) && !(flags & LTN_OP_ENTRY_ONLY)) {
-        struct ltn_process *p = process_of(tgid);
-        if (p && (flags & LTN_OP_BLOCKING)) {
-            f->collectives = p->collectives;
-            f->flags |= p->collectives != p->synced ? LTN_CALL_PEERS : 0;
-            close_segment(t, f);
+    if (may_hang(cookie) || entry_only) {
+        if (depth == 0 && !entry_only) {
+            enter_outermost(t, f, tgid, (ltn_u32)task->pid);
         }
-        if (p && cls == LTN_CLASS_COLLECTIVE) {
-            enter_collective(f, tgid, p);
-            if (stats) {
-                __sync_fetch_and_add(&stats->bytes, f->bytes);
-            }
-        }
-        note_in_flight(f, tgid, tid);
+        ltn_u64 bytes =
+            LTN_COOKIE_CLASS(cookie) == LTN_CLASS_COLLECTIVE && depth > 0 ? 0 : f->bytes;
+        count_call(tgid, LTN_COOKIE_OP(cookie), bytes, depth);
+        f->flags |= LTN_FRAME_COUNTED;
     }
-    if (flags & LTN_OP_ENTRY_ONLY) {
+    if (entry_only) {
         return 1; /* no return will take the frame away */
     }
     t->depth = depth + 1;
@@ -268,7 +336,8 @@ static __always_inline int enter(struct pt_regs *ctx, ltn_u64 cookie)
 
 /* The frame of the call that returns to this stack pointer; frames of calls that never returned are
  * let go. */
-static __always_inline struct ltn_frame *pop_frame(struct ltn_task *t, ltn_u64 cookie, ltn_u64 sp)
+static __always_inline struct ltn_frame *pop_frame(struct ltn_task *t, ltn_u64 cookie, ltn_u64 sp,
+                                                   ltn_u32 tgid)
 {
     for (int i = 0; i < LTN_NESTING; i++) {
         if (t->depth == 0) {
@@ -283,6 +352,7 @@ static __always_inline struct ltn_frame *pop_frame(struct ltn_task *t, ltn_u64 c
         if (f->sp + RETURN_POPS == sp && f->cookie == cookie) {
             return f;
         }
+        let_go(f, tgid);
     }
     return 0;
 }
@@ -344,10 +414,18 @@ static __always_inline void measure(struct ltn_task *t, struct task_struct *task
 static __always_inline void add_stats(const struct ltn_frame *f, ltn_u32 tgid,
                                       const struct measured *m)
 {
-    struct ltn_op_key key = {.tgid = tgid, .op = LTN_COOKIE_OP(f->cookie)};
-    struct ltn_op_stats *s = bpf_map_lookup_elem(&op_stats, &key);
+    struct ltn_op_stats *s = stats_of(tgid, LTN_COOKIE_OP(f->cookie));
     if (!s) {
-        return; /* counted at entry */
+        return;
+    }
+    if (!(f->flags & LTN_FRAME_COUNTED)) {
+        __sync_fetch_and_add(&s->calls, 1);
+        if (f->flags & LTN_CALL_NESTED) {
+            __sync_fetch_and_add(&s->nested, 1);
+        }
+        if (f->bytes != 0) {
+            __sync_fetch_and_add(&s->bytes, f->bytes);
+        }
     }
     __sync_fetch_and_add(&s->returns, 1);
     __sync_fetch_and_add(&s->duration_ns, m->duration_ns);
@@ -488,20 +566,15 @@ static __always_inline void emit_call(struct ltn_frame *f, ltn_u64 pid_tgid,
 }
 
 /* How many calls a record of this one stands for; 0 = it gets none. */
-static __always_inline ltn_u32 weight_of(const struct ltn_frame *f, const struct measured *m)
+static __always_inline ltn_u32 weight_of(const struct ltn_frame *f)
 {
-    ltn_u32 cls = LTN_COOKIE_CLASS(f->cookie);
-    ltn_u32 flags = LTN_COOKIE_FLAGS(f->cookie);
     if (f->flags & LTN_CALL_NESTED) {
         return 0; /* recorded with the call around it */
     }
-    if ((f->flags & (LTN_CALL_FAILED | LTN_CALL_SLOW)) || may_hang(cls, flags)) {
+    if ((f->flags & (LTN_CALL_FAILED | LTN_CALL_SLOW)) || may_hang(f->cookie)) {
         return 1;
     }
-    if (config.sample_every <= 1) {
-        return config.sample_every;
-    }
-    return bpf_get_prandom_u32() % config.sample_every == 0 ? config.sample_every : 0;
+    return f->weight;
 }
 
 static __always_inline int is_failure(ltn_u32 cls, ltn_s32 result)
@@ -515,9 +588,12 @@ static __always_inline int is_failure(ltn_u32 cls, ltn_s32 result)
 static __always_inline void emit(struct ltn_task *t, struct ltn_frame *f, ltn_u64 pid_tgid,
                                  const struct measured *m)
 {
-    ltn_u32 weight = weight_of(f, m);
+    ltn_u32 weight = weight_of(f);
     if (weight == 0) {
         return;
+    }
+    if (f->flags & LTN_FRAME_LATE_HANDLE) {
+        f->handle = argument(t, f->sp, LTN_COOKIE_B(f->cookie));
     }
     count_seen(LTN_SEEN_EMITTED);
     ltn_u32 cls = LTN_COOKIE_CLASS(f->cookie);
@@ -558,15 +634,14 @@ static __always_inline int leave(struct pt_regs *ctx, ltn_u64 cookie)
         return 0; /* attached while the call was running */
     }
     ltn_u64 now = bpf_ktime_get_ns();
-    struct ltn_frame *f = pop_frame(t, cookie, PT_REGS_SP(ctx));
+    ltn_u32 tgid = (ltn_u32)task->tgid;
+    struct ltn_frame *f = pop_frame(t, cookie, PT_REGS_SP(ctx), tgid);
     if (!f) {
         count_seen(LTN_SEEN_UNEXPECTED);
         return 0;
     }
-    ltn_u64 pid_tgid = bpf_get_current_pid_tgid();
-    ltn_u32 tgid = (ltn_u32)(pid_tgid >> 32);
+    ltn_u64 pid_tgid = (ltn_u64)tgid << 32 | (ltn_u32)task->pid;
     ltn_u32 cls = LTN_COOKIE_CLASS(cookie);
-    ltn_u32 flags = LTN_COOKIE_FLAGS(cookie);
     struct measured m = {0};
     settle_before(t, task, now);
     measure(t, task, f, now, &m);
@@ -586,7 +661,7 @@ static __always_inline int leave(struct pt_regs *ctx, ltn_u64 cookie)
     }
     add_stats(f, tgid, &m);
     emit(t, f, pid_tgid, &m);
-    if (!(f->flags & LTN_CALL_NESTED) && may_hang(cls, flags)) {
+    if (!(f->flags & LTN_CALL_NESTED) && may_hang(cookie)) {
         leave_outermost(t, task, f, pid_tgid, &m);
     }
     if (LTN_COOKIE_DECODER(cookie) == LTN_DECODE_COMM && !(f->flags & LTN_CALL_FAILED)) {

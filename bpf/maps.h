@@ -22,6 +22,9 @@ const volatile ltn_u32 have_sched =
     0; /* sched_switch is attached: time off the CPU is measured there */
 const volatile ltn_u32 mark_victim_is_pid = 0; /* old prototype of the tracepoint */
 
+#define LTN_FRAME_COUNTED     0x100 /* the call stands in op_stats already */
+#define LTN_FRAME_LATE_HANDLE 0x200 /* the handle lies on the stack and was not read yet */
+
 /* A traced call in progress. */
 struct ltn_frame {
     ltn_u64 cookie;
@@ -29,20 +32,22 @@ struct ltn_frame {
     ltn_u64 enter_ns;
     ltn_u64 off_cpu_ns;
     ltn_u64 queued_ns;
-    ltn_u64 exec_ns;
+    ltn_u64 exec_ns; /* only without sched_switch */
     ltn_u64 voluntary;
     ltn_u64 bytes;
     ltn_u64 handle;
+    ltn_u32 kind;
+    ltn_u32 major_faults;
+    ltn_u32 minor_faults;
+    ltn_u32 flags;  /* LTN_CALL_* and LTN_FRAME_* */
+    ltn_u32 weight; /* calls that a record of this one stands for; 0 = none unless slow or failed */
+    /* From here on for calls that may hang only. */
+    ltn_s32 rank;
+    ltn_s32 ranks;
     ltn_u64 out_ptr; /* where the call stores its result */
     ltn_u64 collectives;
     ltn_u64 comm_id;
     ltn_u64 sequence;
-    ltn_u32 kind;
-    ltn_u32 major_faults;
-    ltn_u32 minor_faults;
-    ltn_s32 rank;
-    ltn_s32 ranks;
-    ltn_u32 flags; /* LTN_CALL_* */
 };
 
 /* What is kept per task that made a traced call; freed by the kernel with the task. */

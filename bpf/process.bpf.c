@@ -16,9 +16,27 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
     return 0;
 }
 
+/* Calls that the ending thread was inside of were not counted yet if a return would have done it.
+ */
+static __always_inline void count_unfinished(void)
+{
+    struct task_struct *self = bpf_get_current_task_btf();
+    struct ltn_task *t = bpf_task_storage_get(&tasks, self, 0, 0);
+    if (!t) {
+        return;
+    }
+    for (ltn_u32 i = 0; i < LTN_NESTING; i++) {
+        if (i < t->depth) {
+            let_go(&t->frames[i], (ltn_u32)self->tgid);
+        }
+    }
+    t->depth = 0;
+}
+
 SEC("raw_tp/sched_process_exit")
 int on_exit(struct bpf_raw_tracepoint_args *ctx)
 {
+    count_unfinished();
     struct task_struct *task = (struct task_struct *)((ltn_u64 *)ctx)[0];
     ltn_u32 tgid = BPF_CORE_READ(task, tgid);
     ltn_u32 tid = BPF_CORE_READ(task, pid);

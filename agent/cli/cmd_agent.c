@@ -3,19 +3,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/run.h"
 #include "cli/store.h"
 #include "conf/command.h"
 #include "push/encode.h"
+#include "push/push.h"
+
+#define LAST_WINDOW_WAIT_MS 2000
 
 struct agent_run {
     struct ltn_agent_options o;
     struct ltn_push_encoder *encoder;
     struct ltn_record *record;
+    struct ltn_push *push; /* NULL when nothing is pushed */
     struct ltn_engine *engine;
 };
 
@@ -31,16 +38,44 @@ static int on_calls(void *ctx, struct ltn_call_batch *batch)
     return ltn_record_send_calls(a->record, batch);
 }
 
-static int start(struct agent_run *a, struct ltn_errinfo *info)
+/* Where to push: --collector, or what OTEL_EXPORTER_OTLP_* say. */
+static int push_conf(const struct agent_run *a, struct ltn_push_conf *c, struct ltn_errinfo *info)
 {
-    struct ltn_engine_opts e;
-    int rc = ltn_agent_engine_opts(&a->o, &e, info);
+    ltn_push_conf_init(c);
+    int rc = ltn_push_conf_env(c, environ, info);
+    if (rc == 0 && a->o.collector[0] != '\0') {
+        rc = ltn_push_conf_endpoint(c, a->o.collector, info);
+    }
+    if (rc == 0 && !ltn_copy_str(c->token_file, sizeof(c->token_file), a->o.token_file)) {
+        rc = ltn_errinfo_set(info, LTN_ERR_CONFIG, "--token-file: the path is too long");
+    }
+    return rc;
+}
+
+static int start_push(struct agent_run *a, const struct ltn_push_conf *c, struct ltn_errinfo *info)
+{
+    int rc = ltn_push_open(c, a->record, &a->push, info);
     if (rc < 0) {
         return rc;
     }
-    bool push = a->o.collector[0] != '\0';
+    rc = ltn_push_start(a->push);
+    return rc < 0 ? ltn_errinfo_set(info, rc, "cannot start a thread: %s", ltn_err_str(rc)) : 0;
+}
+
+static int start(struct agent_run *a, struct ltn_errinfo *info)
+{
+    struct ltn_engine_opts e;
+    struct ltn_push_conf push;
     struct ltn_record_encoder encoder;
-    if (push) {
+    int rc = ltn_agent_engine_opts(&a->o, &e, info);
+    if (rc == 0) {
+        rc = push_conf(a, &push, info);
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    bool pushes = ltn_push_conf_enabled(&push);
+    if (pushes) {
         const struct ltn_push_encoder_conf conf = {.node = a->o.node, .cluster = a->o.cluster};
         rc = ltn_push_encoder_new(&conf, &a->encoder);
         if (rc < 0) {
@@ -48,12 +83,30 @@ static int start(struct agent_run *a, struct ltn_errinfo *info)
         }
         encoder = ltn_push_record_encoder(a->encoder);
     }
-    rc = ltn_store_open(&a->o, true, push ? &encoder : NULL, &a->record, info);
+    rc = ltn_store_open(&a->o, true, pushes ? &encoder : NULL, &a->record, info);
+    if (rc == 0 && pushes) {
+        rc = start_push(a, &push, info);
+    }
     if (rc < 0) {
         return rc;
     }
     e.sink = (struct ltn_capture_sink){.ctx = a, .window = on_window, .calls = on_calls};
     return ltn_engine_start(&e, &a->engine, info);
+}
+
+/* The engine's last window should leave with the last push: gives the recorder a moment to store
+ * it. */
+static void wait_for_last_window(struct agent_run *a)
+{
+    const struct timespec pause = {.tv_nsec = 20 * (long)LTN_NS_PER_MS};
+    struct ltn_record_stats s;
+    for (int ms = 0; a->push != NULL && ms < LAST_WINDOW_WAIT_MS; ms += 20) {
+        ltn_record_stats(a->record, &s);
+        if (s.windows.waiting == 0) {
+            return;
+        }
+        (void)nanosleep(&pause, NULL);
+    }
 }
 
 static void say_start(const struct agent_run *a)
@@ -95,6 +148,8 @@ int ltn_cmd_agent(int argc, char **argv)
     /* In the direction data takes: no more windows, then everything written, then everything sent.
      */
     ltn_engine_stop(a.engine);
+    wait_for_last_window(&a);
+    ltn_push_close(a.push);
     ltn_record_close(a.record);
     ltn_push_encoder_free(a.encoder);
     ltn_conf_done(&ltn_agent_table, &a.o);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -23,9 +24,11 @@
 #define FINDINGS_MAX   64
 #define GPU_WAIT_MS    3000
 #define ROOM_MIN_BYTES (1ULL << 30)
+#define CAP_SYS_PTRACE 19
 
 struct check {
     struct ltn_agent_options o;
+    struct ltn_kernel_facts kernel;
     struct ltn_finding findings[FINDINGS_MAX];
     size_t count;
 };
@@ -44,10 +47,14 @@ static void add(struct check *c, const char *name, enum ltn_finding_level level,
 
 static void check_kernel(struct check *c)
 {
-    static struct ltn_kernel_facts k;
-    ltn_kernel_probe(&k);
-    for (size_t i = 0; i < k.finding_count && c->count < FINDINGS_MAX; i++) {
-        c->findings[c->count++] = k.findings[i];
+    struct ltn_kernel_facts *k = &c->kernel;
+    if (access("/proc/self/status", R_OK) != 0) {
+        add(c, "proc", LTN_FINDING_FAIL, "/proc is not mounted",
+            "mount /proc in the container; the lines below are not to be trusted without it");
+    }
+    ltn_kernel_probe(k);
+    for (size_t i = 0; i < k->finding_count && c->count < FINDINGS_MAX; i++) {
+        c->findings[c->count++] = k->findings[i];
     }
 }
 
@@ -60,7 +67,7 @@ static void check_programs(struct check *c)
         .kind = c->o.attach > 0 ? (enum ltn_link_kind)(c->o.attach - 1) : LTN_LINK_SESSION,
     };
     if (ltn_probes_new(&opts, &p, &info) < 0) {
-        add(c, "programs", LTN_FINDING_FAIL, "the kernel programs do not load", info.msg);
+        add(c, "programs", LTN_FINDING_FAIL, "do not load", info.msg);
         return;
     }
     struct ltn_probes_info probes;
@@ -99,7 +106,8 @@ static void check_gpu(struct check *c)
                        v->device_count > 0 ? v->devices[0].info.name : "?", v->driver_version);
         add(c, "gpu", LTN_FINDING_OK, value, "");
     } else {
-        add(c, "gpu", LTN_FINDING_WARN, ltn_gpu_state_name(v->state),
+        (void)snprintf(value, sizeof(value), "NVML: %s", ltn_gpu_state_name(v->state));
+        add(c, "gpu", LTN_FINDING_WARN, value,
             "without NVML there are no clocks, temperatures or throttle reasons; calls are traced "
             "all the same");
     }
@@ -113,6 +121,27 @@ static void ignore(const struct ltn_scan_event *event, void *arg)
     (void)arg;
 }
 
+/* How many processes use CUDA, and what could not be seen. */
+static void say_processes(struct check *c, const struct ltn_scan_stats *stats)
+{
+    char value[160];
+    char denied[64] = "";
+    bool may_look = (c->kernel.cap_effective >> CAP_SYS_PTRACE & 1) != 0;
+    const char *advice = "";
+    if (stats->maps_denied_total > 0) {
+        (void)snprintf(denied, sizeof(denied), "; %" PRIu64 " may not be looked at",
+                       stats->maps_denied_total);
+        advice = may_look ? "" : "grant CAP_SYS_PTRACE, else programs of other users stay unseen";
+    }
+    if (access("/proc/self", F_OK) == 0 && access("/proc/1", F_OK) != 0) {
+        advice = "processes of other users are hidden: mount /proc without hidepid, or grant "
+                 "CAP_SYS_PTRACE";
+    }
+    (void)snprintf(value, sizeof(value), "%zu of %zu use CUDA or NCCL%s", stats->procs_with_cuda,
+                   stats->procs_now, denied);
+    add(c, "processes", advice[0] == '\0' ? LTN_FINDING_OK : LTN_FINDING_WARN, value, advice);
+}
+
 static void check_libraries(struct check *c)
 {
     const struct ltn_scope all = {0};
@@ -124,13 +153,8 @@ static void check_libraries(struct check *c)
     }
     struct ltn_scan_stats stats;
     ltn_scanner_stats(s, &stats);
+    say_processes(c, &stats);
     char value[160];
-    (void)snprintf(value, sizeof(value), "%zu of %zu use CUDA or NCCL", stats.procs_with_cuda,
-                   stats.procs_now);
-    add(c, "processes", LTN_FINDING_OK, value,
-        stats.maps_denied_total > 0
-            ? "some processes may not be looked at: CAP_SYS_PTRACE is needed"
-            : "");
     size_t pos = 0;
     const struct ltn_lib *lib;
     while ((lib = ltn_libs_next(ltn_scanner_libs(s), &pos)) != NULL) {
@@ -149,16 +173,29 @@ static void check_room(struct check *c)
     if (ltn_store_path(&c->o, geteuid() == 0, path, sizeof(path)) < 0) {
         return;
     }
-    char *slash = strrchr(path, '/');
-    while (slash != NULL && slash != path && statvfs(path, &fs) != 0) {
-        *slash = '\0'; /* the folder may not be there yet: look at the one above */
-        slash = strrchr(path, '/');
+    /* The folder is made when its parent is there: look at the nearest that exists. */
+    const char *at = path;
+    for (int up = 0; up < 2 && statvfs(at, &fs) != 0; up++) {
+        char *slash = strrchr(path, '/');
+        at = slash == NULL ? "." : slash == path ? "/" : path;
+        if (slash != NULL) {
+            *slash = '\0';
+        }
     }
-    if (statvfs(path, &fs) != 0) {
+    if (statvfs(at, &fs) != 0) {
+        add(c, "disk", LTN_FINDING_WARN, "the folder for the database is not there",
+            "make it or choose another place with --db");
         return;
     }
+    struct stat st;
+    bool file = stat(at, &st) == 0 && !S_ISDIR(st.st_mode);
     uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
     char value[160];
+    if (access(at, file ? R_OK | W_OK : W_OK | X_OK) != 0) {
+        (void)snprintf(value, sizeof(value), "no right to write the database in %.100s", at);
+        add(c, "disk", LTN_FINDING_WARN, value, "choose another place with --db");
+        return;
+    }
     (void)snprintf(value, sizeof(value), "%" PRIu64 " MiB free for the database", free_bytes >> 20);
     bool little = free_bytes < ROOM_MIN_BYTES;
     add(c, "disk", little ? LTN_FINDING_WARN : LTN_FINDING_OK, value,

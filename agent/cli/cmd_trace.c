@@ -171,7 +171,11 @@ static int run(struct trace *t)
 int ltn_cmd_trace(int argc, char **argv)
 {
     struct trace t = {0};
-    int code = ltn_agent_options_load(&t.o, "Watches GPU calls live and records them.", argc, argv);
+    int code = ltn_agent_options_load(
+        &t.o,
+        "Watches GPU calls live and records them. Without --pid, --user and "
+        "--cgroup: of every process; under\nsudo: of the processes of the user who called it.",
+        argc, argv);
     if (code < 0) {
         code = run(&t);
     }

@@ -436,12 +436,15 @@ static void say_capabilities(struct ltn_kernel_facts *k)
 
 static void say_uprobes(struct ltn_kernel_facts *k, const struct tries *t)
 {
+    struct ltn_finding *f;
     if (k->uprobe_session) {
         (void)add(k, "uprobe_session", LTN_FINDING_OK, "entry and return by one program");
+    } else if (t->session == -EPERM || t->session == -EACCES) {
+        f = add(k, "uprobe_session", LTN_FINDING_WARN, "not permitted, so not known");
+        advise(f, "see the line on bpf");
     } else {
         (void)add(k, "uprobe_session", LTN_FINDING_OK, "not offered; two programs do the same");
     }
-    struct ltn_finding *f;
     if (k->uprobe_multi) {
         (void)add(k, "uprobe_multi", LTN_FINDING_OK,
                   k->uprobe_multi_pid

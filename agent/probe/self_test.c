@@ -85,6 +85,12 @@ int ltn_probes_self_test(struct ltn_probes *p, struct ltn_errinfo *info)
                                "probes attach but do not fire; in a container the pid namespace "
                                "must be the host's (hostPID)");
     }
+    if (rc == -EACCES || rc == -EPERM) {
+        return ltn_errinfo_set(info, rc,
+                               "a uprobe may not be attached: links of kind perf need "
+                               "CAP_SYS_ADMIN; those of kernel 6.6 and newer (session, multi) do "
+                               "not");
+    }
     return rc < 0 ? ltn_errinfo_set(info, rc, "a uprobe cannot be attached: %s", ltn_err_str(rc))
                   : 0;
 }

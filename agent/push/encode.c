@@ -19,8 +19,8 @@
 #define SCOPE_NAME            "lanterne"
 #define MAX_PROCESSES         65536
 /* A process that no window has shown for so long is forgotten. */
-#define FORGET_NS (24 * 3600 * LTN_NS_PER_S)
-#define SWEEP_NS  (3600 * LTN_NS_PER_S)
+#define FORGET_NS (24ULL * 3600 * LTN_NS_PER_S)
+#define SWEEP_NS  (3600ULL * LTN_NS_PER_S)
 
 struct sighting {
     uint64_t key[2];

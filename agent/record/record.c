@@ -24,7 +24,7 @@
 #define DEFAULT_BATCHES      256
 #define DEFAULT_QUEUE_BYTES  (64ULL << 20)
 #define DEFAULT_OUTBOX_BYTES (256ULL << 20)
-#define DEFAULT_OUTBOX_AGE   (24 * 3600 * LTN_NS_PER_S)
+#define DEFAULT_OUTBOX_AGE   (24ULL * 3600 * LTN_NS_PER_S)
 /* A group is committed at this many calls even when its time is not up. */
 #define GROUP_CALLS 20000
 /* What waits in memory while writing fails, at most. */
@@ -448,8 +448,6 @@ static void finish_list(struct ltn_record *r, struct list *l)
 static void finish_group(struct ltn_record *r, struct group *g)
 {
     bool grown = g->outbox.rows > r->outbox.rows || g->stored.items > 0;
-    finish_list(r, &g->stored);
-    list_drop(r, &g->invalid, LTN_RECORD_DROP_INVALID);
     r->taken_count = 0;
     r->outbox = g->outbox;
     atomic_store(&r->outbox_rows, g->outbox.rows);
@@ -460,6 +458,9 @@ static void finish_group(struct ltn_record *r, struct group *g)
     atomic_store(&r->degraded, false);
     r->next_try_ns = 0;
     r->first_waiting_ns = 0;
+    /* Last: who sees that nothing waits any more sees the rest as well. */
+    finish_list(r, &g->stored);
+    list_drop(r, &g->invalid, LTN_RECORD_DROP_INVALID);
     if (grown) {
         (void)eventfd_write(r->outbox_fd, 1);
     }
@@ -560,8 +561,9 @@ static void close_database(struct ltn_record *r)
     }
 }
 
-/* After damage: the file goes aside and a new one begins, without the outbox that was in it. */
-static int replace_database(struct ltn_record *r)
+/* Opens again: after damage the file goes aside and a new one begins, after somebody deleted it a
+ * new one begins; either way without the outbox that was in it. */
+static int reopen_database(struct ltn_record *r)
 {
     char moved[LTN_DB_PATH_BYTES] = "";
     close_database(r);
@@ -583,7 +585,7 @@ static void fail_group(struct ltn_record *r, struct group *g, int rc)
     r->next_try_ns = ltn_now_mono_ns() + r->opts.retry_ms * LTN_NS_PER_MS;
     if (rc == LTN_ERR_CORRUPT) {
         /* When this fails db is NULL, and the next try begins with opening. */
-        rc = replace_database(r);
+        rc = reopen_database(r);
     } else if (rc == LTN_ERR_DISK) {
         /* The log's content fits into pages that the file has already: that may make room. */
         rc = ltn_db_checkpoint(r->db, true);
@@ -597,7 +599,7 @@ static void commit_group(struct ltn_record *r)
     struct group g = {.outbox = r->outbox};
     list_init(&g.stored);
     list_init(&g.invalid);
-    if (r->db == NULL && replace_database(r) < 0) {
+    if (r->db == NULL && reopen_database(r) < 0) {
         r->next_try_ns = ltn_now_mono_ns() + r->opts.retry_ms * LTN_NS_PER_MS;
         atomic_fetch_add(&r->failed_commits, 1);
         shed(r);
@@ -641,14 +643,30 @@ static bool has_acks(struct ltn_record *r)
     return any || r->taken_count > 0;
 }
 
+static void note_size(struct ltn_record *r)
+{
+    struct ltn_db_size size;
+    if (ltn_db_size(r->db, &size) == 0) {
+        atomic_store(&r->db_bytes, size.file_bytes);
+        atomic_store(&r->used_bytes, (size.pages - size.free_pages) * size.page_bytes);
+    }
+}
+
 static void upkeep(struct ltn_record *r)
 {
     uint64_t now = ltn_now_mono_ns();
     if (now < r->next_upkeep_ns || r->db == NULL || atomic_load(&r->degraded)) {
         return;
     }
+    if (ltn_db_moved(r->db)) {
+        atomic_fetch_add(&r->replaced_files, 1);
+        if (reopen_database(r) < 0) {
+            atomic_store(&r->degraded, true);
+            r->next_try_ns = now + r->opts.retry_ms * LTN_NS_PER_MS;
+            return;
+        }
+    }
     struct ltn_pruned p = {0};
-    struct ltn_db_size size;
     int rc = 0;
     if (r->opts.max_bytes != 0) {
         rc = ltn_prune(r->db, r->opts.max_bytes, &p);
@@ -662,10 +680,7 @@ static void upkeep(struct ltn_record *r)
     atomic_fetch_add(&r->pruned_calls, p.calls);
     atomic_fetch_add(&r->pruned_windows, p.windows);
     atomic_fetch_add(&r->pruned_incidents, p.incidents);
-    if (ltn_db_size(r->db, &size) == 0) {
-        atomic_store(&r->db_bytes, size.file_bytes);
-        atomic_store(&r->used_bytes, (size.pages - size.free_pages) * size.page_bytes);
-    }
+    note_size(r);
     r->next_upkeep_ns = p.more ? now : now + UPKEEP_EVERY_NS;
 }
 
@@ -733,6 +748,7 @@ static void *run(void *arg)
     if (r->db != NULL) {
         int rc = ltn_db_checkpoint(r->db, true);
         (void)rc; /* a reader may hold it back; the log is found at the next start */
+        note_size(r);
     }
     return NULL;
 }
@@ -789,8 +805,7 @@ int ltn_record_open(const struct ltn_record_opts *opts, struct ltn_record **ret_
         rc = ltn_errinfo_set(info, -EINVAL, "the record needs a path and a node name");
     } else if (make_channels(r) < 0) {
         rc = ltn_errinfo_set(info, -ENOMEM, "out of memory or descriptors");
-    }
-    if (rc == 0) {
+    } else {
         ltn_text_clean(r->node, sizeof(r->node), opts->node, strlen(opts->node));
         rc = open_database(r, r->moved, info);
     }
@@ -879,23 +894,24 @@ static void read_flow(struct flow *f, struct ltn_record_flow *ret)
 
 void ltn_record_stats(struct ltn_record *r, struct ltn_record_stats *ret)
 {
-    *ret = (struct ltn_record_stats){
-        .db_bytes = atomic_load(&r->db_bytes),
-        .used_bytes = atomic_load(&r->used_bytes),
-        .pruned_calls = atomic_load(&r->pruned_calls),
-        .pruned_windows = atomic_load(&r->pruned_windows),
-        .pruned_incidents = atomic_load(&r->pruned_incidents),
-        .commits = atomic_load(&r->commits),
-        .failed_commits = atomic_load(&r->failed_commits),
-        .replaced_files = atomic_load(&r->replaced_files),
-        .degraded = atomic_load(&r->degraded),
-        .outbox_rows = atomic_load(&r->outbox_rows),
-        .outbox_bytes = atomic_load(&r->outbox_bytes),
-        .outbox_dropped_bytes_limit = atomic_load(&r->outbox_dropped_bytes),
-        .outbox_dropped_age = atomic_load(&r->outbox_dropped_age),
-        .outbox_dropped_unencodable = atomic_load(&r->outbox_unencodable),
-    };
-    read_flow(&r->flows[KIND_WINDOW], &ret->windows);
-    read_flow(&r->flows[KIND_CALLS], &ret->calls);
-    read_flow(&r->flows[KIND_INCIDENT], &ret->incidents);
+    struct ltn_record_stats s = {0};
+    /* First, as the thread writes them last: when nothing waits the rest is up to date. */
+    read_flow(&r->flows[KIND_WINDOW], &s.windows);
+    read_flow(&r->flows[KIND_CALLS], &s.calls);
+    read_flow(&r->flows[KIND_INCIDENT], &s.incidents);
+    s.db_bytes = atomic_load(&r->db_bytes);
+    s.used_bytes = atomic_load(&r->used_bytes);
+    s.pruned_calls = atomic_load(&r->pruned_calls);
+    s.pruned_windows = atomic_load(&r->pruned_windows);
+    s.pruned_incidents = atomic_load(&r->pruned_incidents);
+    s.commits = atomic_load(&r->commits);
+    s.failed_commits = atomic_load(&r->failed_commits);
+    s.replaced_files = atomic_load(&r->replaced_files);
+    s.degraded = atomic_load(&r->degraded);
+    s.outbox_rows = atomic_load(&r->outbox_rows);
+    s.outbox_bytes = atomic_load(&r->outbox_bytes);
+    s.outbox_dropped_bytes_limit = atomic_load(&r->outbox_dropped_bytes);
+    s.outbox_dropped_age = atomic_load(&r->outbox_dropped_age);
+    s.outbox_dropped_unencodable = atomic_load(&r->outbox_unencodable);
+    *ret = s;
 }

@@ -135,8 +135,9 @@ struct ltn_record_stats {
     uint64_t pruned_incidents;
     uint64_t commits;
     uint64_t failed_commits;
-    uint64_t replaced_files; /* damaged databases moved aside, at open and later */
-    bool degraded;           /* writing fails at present */
+    uint64_t
+        replaced_files; /* databases begun anew: damaged and moved aside, or deleted under us */
+    bool degraded;      /* writing fails at present */
     uint64_t outbox_rows;
     uint64_t outbox_bytes;
     uint64_t outbox_dropped_bytes_limit; /* rows that left unsent */

@@ -306,7 +306,7 @@ static int load_layers(const struct ltn_conf_table *t, void *target, const char 
 int ltn_conf_load(const struct ltn_conf_table *t, void *target, const char *default_file, int argc,
                   char *const *argv, struct ltn_conf_args *ret_args, struct ltn_errinfo *info)
 {
-    struct ltn_conf_args args;
+    struct ltn_conf_args args = {0};
     int rc = ltn_conf_init(t, target, info);
     if (rc == 0) {
         rc = ltn_conf_load_args(t, NULL, argc, argv, &args, info);

@@ -115,10 +115,10 @@ static void put_list(struct ltn_buf *out, const struct ltn_conf_strings *list)
 
 static void put_value(const struct ltn_conf_key *k, const void *target, struct ltn_buf *out)
 {
-    static const struct unit durations[] = {{7 * 86400 * LTN_NS_PER_S, "w"},
-                                            {86400 * LTN_NS_PER_S, "d"},
-                                            {3600 * LTN_NS_PER_S, "h"},
-                                            {60 * LTN_NS_PER_S, "m"},
+    static const struct unit durations[] = {{7ULL * 86400 * LTN_NS_PER_S, "w"},
+                                            {86400ULL * LTN_NS_PER_S, "d"},
+                                            {3600ULL * LTN_NS_PER_S, "h"},
+                                            {60ULL * LTN_NS_PER_S, "m"},
                                             {LTN_NS_PER_S, "s"},
                                             {LTN_NS_PER_MS, "ms"},
                                             {LTN_NS_PER_US, "us"},

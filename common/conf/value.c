@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table, and values from text. */
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -61,7 +62,10 @@ bool ltn_conf_flag_name(const struct ltn_conf_key *k, char out[LTN_CONF_NAME_BYT
     }
     for (size_t i = 0; i <= n; i++) {
         char c = k->key[i];
-        out[i] = c == '_' || c == '.' ? '-' : c;
+        out[i] = c;
+        if (c == '_' || c == '.') {
+            out[i] = '-';
+        }
     }
     return true;
 }
@@ -75,9 +79,8 @@ bool ltn_conf_env_name(const struct ltn_conf_table *t, const char *key,
         return false;
     }
     for (char *p = out; *p != '\0'; p++) {
-        if (*p >= 'a' && *p <= 'z') {
-            *p = (char)(*p - 'a' + 'A');
-        } else if (*p == '.') {
+        *p = (char)toupper((unsigned char)*p);
+        if (*p == '.') {
             *p = '_';
         }
     }
@@ -339,8 +342,9 @@ static int check_key(const struct ltn_conf_table *t, size_t i, struct ltn_errinf
         return ltn_errinfo_set(info, LTN_ERR_CONFIG, "key \"%s\" is too long or there twice",
                                k->key);
     }
-    if (ends_with(k->key, "token") || ends_with(k->key, "password") ||
-        ends_with(k->key, "secret")) {
+    if (k->type == LTN_CONF_STRING &&
+        (ends_with(k->key, "token") || ends_with(k->key, "password") ||
+         ends_with(k->key, "secret"))) {
         return ltn_errinfo_set(info, LTN_ERR_CONFIG, "key \"%s\": secrets are given as files",
                                k->key);
     }

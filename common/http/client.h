@@ -2,7 +2,8 @@
 /*
  * Blocking clients for a worker thread: unary gRPC over h2c, and HTTP through libcurl. Each call
  * has a deadline and ends by it; a dead peer is a retryable error, never a hang. A client belongs
- * to one thread at a time.
+ * to one thread at a time. Looking up a host name follows the limits of the system resolver, which
+ * a deadline cannot cut short; addresses in numbers are not looked up.
  */
 #ifndef LTN_HTTP_CLIENT_H
 #define LTN_HTTP_CLIENT_H

@@ -136,6 +136,9 @@ void ltn_conn_close(struct conn *c)
 {
     struct ltn_http_server *s = c->server;
     end_sessions(c);
+    if (s->walk_next == c) {
+        s->walk_next = c->next; /* a handler answered another connection's request */
+    }
     ltn_loop_unwatch(s->loop, &c->watch);
     c->transport.close(c->transport.state);
     uncount_ip(s, c->ip);

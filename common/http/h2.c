@@ -10,11 +10,13 @@
 #include "base/err.h"
 #include "http/bucket.h"
 
+#define FRAME_HEADER_BYTES 9
+#define MAX_PADDING        256U
 #define MAX_CONTINUATIONS  8
 #define MAX_SETTINGS       32
 #define MAX_OUTBOUND_ACK   200
 #define HEADER_TABLE_BYTES 4096
-#define TINY_DATA_BYTES    64
+#define TINY_DATA_BYTES    64U
 #define HEADER_EXCESS      8 /* times the limit, then the stream is cut without an answer */
 #define MAX_REPLY_FIELDS   48
 #define REFUND_PER_REPLY   32
@@ -63,6 +65,9 @@ struct ltn_h2 {
     struct ltn_bucket resets;
     struct ltn_bucket nuisance;
     struct ltn_bucket faults;
+    uint8_t scan[FRAME_HEADER_BYTES];
+    size_t scan_len;
+    size_t scan_skip;       /* payload, at first the preface, still to pass */
     const uint8_t *pending; /* from nghttp2, not yet copied out */
     size_t pending_len;
 };
@@ -122,16 +127,6 @@ static void stream_free(struct ltn_h2 *s, struct stream *st)
     ltn_head_free(st->head);
     ltn_arena_done(&st->trailer_arena);
     free(st);
-}
-
-/* Frames of unknown types are seen nowhere else. */
-static int on_begin_frame(nghttp2_session *ng, const nghttp2_frame_hd *hd, void *user)
-{
-    (void)ng;
-    if (hd->type > NGHTTP2_CONTINUATION) {
-        nuisance(user);
-    }
-    return 0;
 }
 
 static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, void *user)
@@ -257,8 +252,6 @@ static void on_data_frame(struct ltn_h2 *s, const nghttp2_frame *frame)
 {
     if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) {
         stream_end(s, frame->hd.stream_id);
-    } else if (frame->hd.length - frame->data.padlen < TINY_DATA_BYTES) {
-        nuisance(s);
     }
 }
 
@@ -394,7 +387,6 @@ static int make_session(struct ltn_h2 *s)
     if (nghttp2_session_callbacks_new(&cb) != 0 || nghttp2_option_new(&opt) != 0) {
         goto out;
     }
-    nghttp2_session_callbacks_set_on_begin_frame_callback(cb, on_begin_frame);
     nghttp2_session_callbacks_set_on_begin_headers_callback(cb, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(cb, on_header);
     nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame_recv);
@@ -448,6 +440,7 @@ struct ltn_h2 *ltn_h2_new(const struct ltn_h2_conf *conf, const struct ltn_sessi
     s->conf = *conf;
     s->sink = *sink;
     s->arg = arg;
+    s->scan_skip = NGHTTP2_CLIENT_MAGIC_LEN;
     ltn_bucket_init(&s->resets, conf->reset_burst, conf->reset_per_s);
     ltn_bucket_init(&s->nuisance, conf->nuisance_burst, conf->nuisance_per_s);
     ltn_bucket_init(&s->faults, conf->fault_burst, conf->fault_per_s);
@@ -477,9 +470,47 @@ void ltn_h2_free(struct ltn_h2 *s)
     free(s);
 }
 
+/* The library skips frames of unknown types and data made of padding without a word, so the frame
+ * headers are also read here. */
+static void judge_header(struct ltn_h2 *s)
+{
+    const uint8_t *h = s->scan;
+    uint32_t length = (uint32_t)h[0] << 16 | (uint32_t)h[1] << 8 | (uint32_t)h[2];
+    s->scan_skip = length;
+    s->scan_len = 0;
+    if (h[3] > NGHTTP2_CONTINUATION) {
+        nuisance(s);
+    } else if (h[3] == NGHTTP2_DATA && (h[4] & NGHTTP2_FLAG_END_STREAM) == 0 &&
+               length < ((h[4] & NGHTTP2_FLAG_PADDED) != 0 ? MAX_PADDING : 0) + TINY_DATA_BYTES) {
+        nuisance(s);
+    }
+}
+
+static void scan_frames(struct ltn_h2 *s, const uint8_t *p, size_t n)
+{
+    while (n > 0 && !s->flooded) {
+        size_t part;
+        if (s->scan_skip > 0) {
+            part = n < s->scan_skip ? n : s->scan_skip;
+            s->scan_skip -= part;
+        } else {
+            part = FRAME_HEADER_BYTES - s->scan_len;
+            part = part < n ? part : n;
+            memcpy(s->scan + s->scan_len, p, part);
+            s->scan_len += part;
+            if (s->scan_len == FRAME_HEADER_BYTES) {
+                judge_header(s);
+            }
+        }
+        p += part;
+        n -= part;
+    }
+}
+
 int ltn_h2_feed(struct ltn_h2 *s, const uint8_t *p, size_t n, uint64_t now_ns)
 {
     s->now_ns = now_ns;
+    scan_frames(s, p, n);
     ssize_t used = nghttp2_session_mem_recv(s->ng, p, n);
     if (used >= 0) {
         return 0;

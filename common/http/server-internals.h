@@ -245,7 +245,8 @@ struct ltn_http_server {
     uint16_t ports[LTN_MAX_LISTENERS]; /* per listen call */
     size_t port_count;
     struct conn *conns;
-    struct ltn_map per_ip; /* address -> count */
+    struct conn *walk_next; /* of the walk over conns now going on; kept valid by closes */
+    struct ltn_map per_ip;  /* address -> count */
     struct ltn_timer sweep;
     struct ltn_timer accept_pause;
     struct ltn_timer drain_timer;

@@ -158,15 +158,12 @@ static void on_sweep(void *arg)
 {
     struct ltn_http_server *s = arg;
     uint64_t now_ns = ltn_loop_now_ns(s->loop);
-    /* First: the drain callback may free the server from within the walk's last close. */
     if (arm_sweep(s) != 0) {
         return; /* cannot happen: the slot of this very timer is free again */
     }
-    struct conn *c = s->conns;
-    while (c != NULL) {
-        struct conn *next = c->next;
+    for (struct conn *c = s->conns; c != NULL; c = s->walk_next) {
+        s->walk_next = c->next;
         ltn_conn_sweep(c, now_ns);
-        c = next;
     }
 }
 
@@ -389,7 +386,7 @@ static int listen_all(struct ltn_http_server *s, const struct addrinfo *list, ui
     int first_rc = -EADDRNOTAVAIL;
     bool any = false;
     for (const struct addrinfo *ai = list; ai != NULL; ai = ai->ai_next) {
-        uint16_t got;
+        uint16_t got = 0;
         if (ai->ai_family == AF_INET) {
             ((struct sockaddr_in *)ai->ai_addr)->sin_port = htons(*port);
         } else if (ai->ai_family == AF_INET6) {
@@ -505,12 +502,10 @@ static void on_drain_deadline(void *arg)
 static void on_drain_final(void *arg)
 {
     struct ltn_http_server *s = arg;
-    struct conn *c = s->conns;
-    while (c != NULL) {
-        struct conn *next = c->next;
+    for (struct conn *c = s->conns; c != NULL; c = s->walk_next) {
+        s->walk_next = c->next;
         ltn_conn_drain_final(c);
         ltn_conn_work(c);
-        c = next;
     }
 }
 
@@ -532,12 +527,10 @@ void ltn_http_server_drain(struct ltn_http_server *s, uint64_t grace_ns, void (*
         on_drain_deadline(s);
         return;
     }
-    struct conn *c = s->conns;
-    while (c != NULL) {
-        struct conn *next = c->next;
+    for (struct conn *c = s->conns; c != NULL; c = s->walk_next) {
+        s->walk_next = c->next;
         ltn_conn_drain(c);
         ltn_conn_work(c);
-        c = next;
     }
     ltn_server_conn_gone(s);
 }

@@ -274,6 +274,14 @@ int ltn_db_size(struct ltn_db *db, struct ltn_db_size *ret)
     return 0;
 }
 
+bool ltn_db_moved(struct ltn_db *db)
+{
+    int moved = 0;
+    return db->path[0] != '\0' &&
+           sqlite3_file_control(db->handle, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK &&
+           moved != 0;
+}
+
 int ltn_db_vacuum_some(struct ltn_db *db, uint64_t pages)
 {
     char text[64];

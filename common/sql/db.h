@@ -127,6 +127,10 @@ struct ltn_db_size {
 };
 int ltn_db_size(struct ltn_db *db, struct ltn_db_size *ret) ltn_must_check;
 
+/* True when the file no longer stands under its name (deleted, renamed, replaced): what is written
+ * now nobody can find. */
+bool ltn_db_moved(struct ltn_db *db);
+
 /* Gives up to that many free pages back to the file system. */
 int ltn_db_vacuum_some(struct ltn_db *db, uint64_t pages) ltn_must_check;
 

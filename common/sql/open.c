@@ -38,11 +38,9 @@ static int make_parents(const char *path, const struct ltn_db_opts *opts)
     }
     for (char *slash = strchr(part + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        if (mkdir(part, 0755) == 0) {
-            if (opts->own && lchown(part, opts->uid, opts->gid) != 0) {
-                return -errno;
-            }
-        } else if (errno != EEXIST) {
+        bool made = mkdir(part, 0755) == 0;
+        bool failed = made ? opts->own && lchown(part, opts->uid, opts->gid) != 0 : errno != EEXIST;
+        if (failed) {
             return -errno;
         }
         *slash = '/';
@@ -71,6 +69,19 @@ static int real_path(const char *path, char out[LTN_DB_PATH_BYTES])
     return n < LTN_DB_PATH_BYTES - 32 ? 0 : -ENAMETOOLONG;
 }
 
+static int adopt_file(int fd, const struct ltn_db_opts *opts)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0) {
+        return -errno;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        return -EINVAL;
+    }
+    bool foreign = opts->own && (st.st_uid != opts->uid || st.st_gid != opts->gid);
+    return foreign && fchown(fd, opts->uid, opts->gid) != 0 ? -errno : 0;
+}
+
 /* Creates the file when missing and gives it to its owner; the engine then makes its side files
  * with the same owner. */
 static int prepare_file(const struct ltn_db_opts *opts, char out[LTN_DB_PATH_BYTES])
@@ -87,15 +98,7 @@ static int prepare_file(const struct ltn_db_opts *opts, char out[LTN_DB_PATH_BYT
     if (fd < 0) {
         return -errno;
     }
-    struct stat st;
-    if (fstat(fd, &st) != 0) {
-        rc = -errno;
-    } else if (!S_ISREG(st.st_mode)) {
-        rc = -EINVAL;
-    } else if (opts->own && (st.st_uid != opts->uid || st.st_gid != opts->gid) &&
-               fchown(fd, opts->uid, opts->gid) != 0) {
-        rc = -errno;
-    }
+    rc = adopt_file(fd, opts);
     (void)close(fd);
     return rc;
 }
@@ -257,7 +260,7 @@ int ltn_db_open_or_recover(const struct ltn_db_opts *opts, struct ltn_db **ret_d
     }
     struct ltn_db *db = NULL;
     int rc = ltn_db_open(opts, &db, info);
-    if (rc == 0) {
+    if (db != NULL) {
         rc = look_for_damage(db);
         if (rc == 0) {
             *ret_db = db;
@@ -356,8 +359,11 @@ static int open_reader(struct ltn_db *db, bool immutable)
     (void)set_option(db, SQLITE_DBCONFIG_DQS_DML, 0);
     (void)set_option(db, SQLITE_DBCONFIG_DQS_DDL, 0);
     limit_reader(db);
-    /* The first access is what shows whether the log's index can be used. */
-    rc = set_pragma(db, "PRAGMA cache_size=-8192; SELECT 1 FROM sqlite_master LIMIT 1");
+    /* The first access is what shows whether the log's index can be used. The table-valued forms of
+     * harmless pragmas declare a table when first used, which the authorizer would refuse. */
+    rc = set_pragma(db, "PRAGMA cache_size=-8192; SELECT 1 FROM sqlite_master LIMIT 1;"
+                        "SELECT 1 FROM pragma_table_info('sqlite_master') LIMIT 1;"
+                        "SELECT 1 FROM pragma_table_list LIMIT 1");
     return rc;
 }
 

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Configuration table, help, and which command runs. */
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/file.h"
+#include "cli/cli.h"
+#include "conf/command.h"
+
+static const char *const log_levels[] = {"error", "warn", "info", "debug", NULL};
+
+#define AT(field) offsetof(struct ltn_collector_conf, field)
+
+static const struct ltn_conf_key keys[] = {
+    {.key = "otlp.listen",
+     .type = LTN_CONF_STRINGS,
+     .offset = AT(otlp_listen),
+     .def = "127.0.0.1:4317,127.0.0.1:4318",
+     .doc = "Addresses for OTLP; each speaks gRPC and HTTP.",
+     .flags = LTN_CONF_NOT_EMPTY,
+     .arg = "ADDR:PORT"},
+    {.key = "api.listen",
+     .type = LTN_CONF_STRING,
+     .offset = AT(api_listen),
+     .def = "127.0.0.1:8420",
+     .doc = "Address of API, metrics and health.",
+     .flags = LTN_CONF_NOT_EMPTY,
+     .arg = "ADDR:PORT"},
+    {.key = "db",
+     .type = LTN_CONF_STRING,
+     .offset = AT(db),
+     .def = "/var/lib/lanterne/collector.db",
+     .doc = "Database file.",
+     .flags = LTN_CONF_NOT_EMPTY,
+     .arg = "FILE"},
+    {.key = "db_options.sync_full",
+     .type = LTN_CONF_BOOL,
+     .offset = AT(db_sync_full),
+     .def = "false",
+     .doc = "Wait for the disk at each commit, so that acknowledged data survives a power loss."},
+    {.key = "db_options.window_keep",
+     .type = LTN_CONF_DURATION_NS,
+     .offset = AT(db_window_keep_ns),
+     .def = "1d",
+     .min = 60,
+     .max = 3153600000,
+     .doc = "How long windows of ranks are kept."},
+    {.key = "db_options.history_keep",
+     .type = LTN_CONF_DURATION_NS,
+     .offset = AT(db_history_keep_ns),
+     .def = "30d",
+     .min = 60,
+     .max = 3153600000,
+     .doc = "How long verdicts, incidents and processes are kept."},
+    {.key = "window",
+     .type = LTN_CONF_DURATION_NS,
+     .offset = AT(window_ns),
+     .def = "10s",
+     .min = 0.1,
+     .max = 3600,
+     .doc = "Window length of the agents."},
+    {.key = "token_file",
+     .type = LTN_CONF_STRING,
+     .offset = AT(token_file),
+     .doc = "File with the bearer token that agents and readers must show.",
+     .arg = "FILE"},
+    {.key = "insecure_no_auth",
+     .type = LTN_CONF_BOOL,
+     .offset = AT(insecure_no_token),
+     .def = "false",
+     .doc = "Allow addresses beyond loopback without a token; also --insecure-no-token."},
+    {.key = "limits.nodes",
+     .type = LTN_CONF_U64,
+     .offset = AT(max_nodes),
+     .def = "20000",
+     .min = 1,
+     .max = 1000000,
+     .doc = "Nodes known at a time; further ones are refused and counted."},
+    {.key = "limits.processes",
+     .type = LTN_CONF_U64,
+     .offset = AT(max_processes),
+     .def = "200000",
+     .min = 1,
+     .max = 10000000,
+     .doc = "Processes known at a time."},
+    {.key = "limits.jobs",
+     .type = LTN_CONF_U64,
+     .offset = AT(max_jobs),
+     .def = "10000",
+     .min = 1,
+     .max = 1000000,
+     .doc = "Jobs known at a time."},
+    {.key = "limits.series",
+     .type = LTN_CONF_U64,
+     .offset = AT(max_series),
+     .def = "200000",
+     .min = 1,
+     .max = 10000000,
+     .doc = "Series of clients exposed at /metrics."},
+    {.key = "limits.series_per_metric",
+     .type = LTN_CONF_U64,
+     .offset = AT(max_series_per_metric),
+     .def = "2000",
+     .min = 1,
+     .max = 10000000,
+     .doc = "Series of one metric; what is beyond goes into one overflow series."},
+    {.key = "limits.queue",
+     .type = LTN_CONF_SIZE_BYTES,
+     .offset = AT(queue_bytes),
+     .def = "256m",
+     .min = 1048576,
+     .max = 1099511627776,
+     .doc = "Decoded requests that may wait for the database."},
+    {.key = "straggler.min_effect",
+     .type = LTN_CONF_DOUBLE,
+     .offset = AT(min_effect_pct),
+     .def = "8",
+     .min = 1,
+     .max = 1000,
+     .doc = "How much slower than its peers a rank must be to be named, in percent.",
+     .arg = "PCT"},
+    {.key = "log_level",
+     .type = LTN_CONF_ENUM,
+     .offset = AT(log_level),
+     .def = "info",
+     .names = log_levels,
+     .doc = "Least important log lines that are printed."},
+};
+
+const struct ltn_conf_table ltn_collector_conf_table = {keys, LTN_ARRAY_SIZE(keys), "LANTERNE_"};
+
+bool ltn_collector_is_loopback(const char *address)
+{
+    return strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]:", 6) == 0 ||
+           strncmp(address, "localhost:", 10) == 0;
+}
+
+static int print_buf(struct ltn_buf *b, int rc)
+{
+    if (rc == 0 && ltn_buf_error(b) == 0)
+        rc = ltn_fd_write_all(1, ltn_buf_str(b), b->len);
+    ltn_buf_done(b);
+    return rc == 0 ? LTN_EXIT_OK : LTN_EXIT_CANNOT;
+}
+
+static int print_help(void)
+{
+    struct ltn_buf b;
+    ltn_buf_init(&b, 1 << 20);
+    (void)ltn_buf_puts(
+        &b, "usage: lanterne-collector [--config FILE] [flags]\n"
+            "       lanterne-collector status [--url URL] [--token-file FILE] [--json]\n\n"
+            "Takes in what lanterne agents push, names the ranks that others wait for, and serves\n"
+            "API and metrics.\n\n"
+            "  --config FILE         YAML file; every flag below is also a key there and an\n"
+            "                        environment variable LANTERNE_...\n"
+            "  --check-config        check the configuration and end\n"
+            "  --dump-config         print the whole configuration and end\n"
+            "  --version             print the version and end\n\n");
+    return print_buf(&b, ltn_conf_help(&ltn_collector_conf_table, &b));
+}
+
+static int dump(const struct ltn_collector_conf *conf)
+{
+    struct ltn_buf b;
+    ltn_buf_init(&b, 1 << 20);
+    return print_buf(&b, ltn_conf_dump(&ltn_collector_conf_table, conf, &b));
+}
+
+/* The rule about tokens, so that --check-config knows it too. */
+static int check_exposure(const struct ltn_collector_conf *c)
+{
+    const char *open = NULL;
+    for (size_t i = 0; i < c->otlp_listen.n; i++)
+        if (!ltn_collector_is_loopback(c->otlp_listen.items[i]))
+            open = c->otlp_listen.items[i];
+    if (!ltn_collector_is_loopback(c->api_listen))
+        open = c->api_listen;
+    if (open == NULL || c->token_file[0] != '\0' || c->insecure_no_token)
+        return LTN_EXIT_OK;
+    (void)fprintf(stderr,
+                  "lanterne-collector: %s can be reached from other machines: give --token-file "
+                  "FILE, or --insecure-no-token if that is meant\n",
+                  open);
+    return LTN_EXIT_USAGE;
+}
+
+static int with_conf(struct ltn_collector_conf *conf, const struct ltn_conf_args *args)
+{
+    if (args->help)
+        return print_help();
+    if (args->version) {
+        (void)printf("lanterne-collector %s\n", LTN_VERSION);
+        return LTN_EXIT_OK;
+    }
+    if (args->word_count > 0) {
+        (void)fprintf(
+            stderr, "lanterne-collector: \"%s\" is no command; there are: status, version, help\n",
+            args->words[0]);
+        return LTN_EXIT_USAGE;
+    }
+    int rc = check_exposure(conf);
+    if (rc != LTN_EXIT_OK)
+        return rc;
+    if (args->dump_config)
+        return dump(conf);
+    if (args->check_config) {
+        (void)printf("configuration is fine\n");
+        return LTN_EXIT_OK;
+    }
+    return ltn_collector_run(conf);
+}
+
+int ltn_collector_main(int argc, char **argv)
+{
+    static char alias[] = "--insecure-no-auth";
+    struct ltn_collector_conf conf = {0};
+    struct ltn_conf_args args = {0};
+    struct ltn_errinfo info = {0, ""};
+    if (argc > 1 && strcmp(argv[1], "status") == 0)
+        return ltn_collector_status(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "help") == 0)
+        return print_help();
+    if (argc > 1 && strcmp(argv[1], "version") == 0) {
+        (void)printf("lanterne-collector %s\n", LTN_VERSION);
+        return LTN_EXIT_OK;
+    }
+    /* The name everybody looks for; a key of that ending would have to be a file. */
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--insecure-no-token") == 0)
+            argv[i] = alias;
+    int code = LTN_EXIT_USAGE;
+    if (ltn_conf_load(&ltn_collector_conf_table, &conf, NULL, argc, argv, &args, &info) == 0)
+        code = with_conf(&conf, &args);
+    else
+        (void)fprintf(stderr, "lanterne-collector: %s\n", info.msg);
+    ltn_conf_args_done(&args);
+    ltn_conf_done(&ltn_collector_conf_table, &conf);
+    return code;
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The service: everything made, wired, run and taken down again in order. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "cli/cli.h"
+#include "conf/command.h"
+#include "fleet/fleet.h"
+#include "http/server.h"
+#include "ingest/ingest.h"
+#include "io/loop.h"
+#include "prom/series.h"
+#include "serve/serve.h"
+#include "store/store.h"
+
+#define TICK_NS         (LTN_NS_PER_S / 2)
+#define EXPIRE_EVERY_NS (30 * LTN_NS_PER_S)
+#define DRAIN_NS        (5 * LTN_NS_PER_S)
+#define BODY_BUDGET     ((size_t)512 << 20)
+#define QUEUE_ITEMS     65536
+#define TOKEN_BYTES     1024
+
+struct service {
+    const struct ltn_collector_conf *conf;
+    struct ltn_loop *loop;
+    struct ltn_store *store;
+    struct ltn_fleet *fleet;
+    struct ltn_series *series;
+    struct ltn_http_budget *budget;
+    struct ltn_http_server *otlp, *api;
+    struct ltn_ingest *ingest;
+    struct ltn_serve serve;
+    struct ltn_timer tick;
+    uint64_t expired_ns;
+    char token[TOKEN_BYTES]; /* "" without one */
+    int drained;
+    bool stopping;
+};
+
+/* ---- events ---- */
+
+static void on_verdict(void *ctx, enum ltn_straggler_change change, bool notable,
+                       const struct ltn_straggler_verdict *v)
+{
+    struct service *s = ctx;
+    if (!notable)
+        return;
+    const char *what =
+        change == LTN_VERDICT_OPENED
+            ? "straggler"
+            : (change == LTN_VERDICT_CLOSED ? "straggler gone" : "straggler changed");
+    ltn_log_info("%s: rank %d on %s, job %s: %+.1f %% against %u peers, cause %s "
+                 "(explains %.2f): %s",
+                 what, (int)v->rank, v->node, v->job, v->effect_pct, v->peers, v->cause,
+                 v->explained_share, v->cause_detail);
+    if (s->store != NULL && ltn_store_verdict(s->store, change, v) != 0)
+        ltn_log_error("verdict not kept: too many wait for the database");
+}
+
+static void on_tick(void *arg)
+{
+    struct service *s = arg;
+    uint64_t now = ltn_now_unix_ns();
+    ltn_fleet_tick(s->fleet, now);
+    if (now - s->expired_ns >= EXPIRE_EVERY_NS) {
+        s->expired_ns = now;
+        ltn_series_expire(s->series, now);
+    }
+    if (ltn_loop_timer_at(s->loop, &s->tick, ltn_now_mono_ns() + TICK_NS, on_tick, s) != 0)
+        ltn_loop_stop(s->loop);
+}
+
+static void on_drained(void *arg)
+{
+    struct service *s = arg;
+    if (++s->drained == 2)
+        ltn_loop_stop(s->loop);
+}
+
+static void on_signal(void *arg, int signo)
+{
+    struct service *s = arg;
+    if (s->stopping) {
+        ltn_loop_stop(s->loop); /* asked twice: at once */
+        return;
+    }
+    s->stopping = true;
+    s->serve.draining = true;
+    ltn_log_info("shutting down on signal %d", signo);
+    ltn_ingest_drain(s->ingest);
+    ltn_http_server_drain(s->otlp, DRAIN_NS, on_drained, s);
+    ltn_http_server_drain(s->api, DRAIN_NS, on_drained, s);
+}
+
+static int authorize(void *arg, const struct ltn_http_request *req, uint64_t *ret_tag)
+{
+    const struct service *s = arg;
+    (void)ret_tag;
+    if (s->token[0] == '\0' || ltn_http_bearer_is(req, s->token))
+        return 0;
+    return LTN_ERR_UNAUTHENTICATED;
+}
+
+/* ---- making ---- */
+
+static void restore_verdict(void *ctx, const struct ltn_straggler_verdict *v)
+{
+    struct service *s = ctx;
+    int rc = ltn_fleet_restore_verdict(s->fleet, v, ltn_now_unix_ns());
+    if (rc != 0)
+        ltn_log_warn("verdict of job %s not taken over: %s", v->job, ltn_err_str(rc));
+}
+
+static void restore_incident(void *ctx, const struct ltn_update_incident *i)
+{
+    struct service *s = ctx;
+    ltn_fleet_take_incident(s->fleet, i);
+}
+
+static int make_state(struct service *s, struct ltn_errinfo *info)
+{
+    const struct ltn_collector_conf *c = s->conf;
+    struct ltn_fleet_opts fo;
+    struct ltn_fleet_sink sink = {s, on_verdict};
+    struct ltn_series_opts so = {.max_per_family = c->max_series_per_metric,
+                                 .max_series = c->max_series,
+                                 .expire_ns = 300 * LTN_NS_PER_S};
+    struct ltn_store_opts store = {.path = c->db,
+                                   .sync_full = c->db_sync_full,
+                                   .window_keep_ns = c->db_window_keep_ns,
+                                   .history_keep_ns = c->db_history_keep_ns,
+                                   .queue_items = QUEUE_ITEMS,
+                                   .queue_bytes = c->queue_bytes};
+    ltn_fleet_opts_default(&fo);
+    fo.window_ns = c->window_ns;
+    fo.max_nodes = c->max_nodes;
+    fo.max_processes = c->max_processes;
+    fo.max_jobs = c->max_jobs;
+    fo.straggler.min_effect = c->min_effect_pct / 100;
+    s->fleet = ltn_fleet_new(&fo, &sink);
+    s->series = ltn_series_new(&so);
+    if (s->fleet == NULL || s->series == NULL || ltn_serve_reserve(s->series) != 0)
+        return ltn_errinfo_set(info, -ENOMEM, "out of memory");
+    int rc = ltn_store_open(&store, &s->store, info);
+    if (rc != 0)
+        return rc;
+    if (info->msg[0] != '\0')
+        ltn_log_warn("%s", info->msg);
+    struct ltn_store_sink back = {s, restore_verdict, restore_incident};
+    rc = ltn_store_load(s->store, fo.max_verdicts, &back);
+    if (rc != 0)
+        return ltn_errinfo_set(info, rc, "%s: cannot read: %s", c->db, ltn_err_str(rc));
+    rc = ltn_store_start(s->store);
+    return rc == 0 ? 0 : ltn_errinfo_set(info, rc, "cannot start a thread: %s", ltn_err_str(rc));
+}
+
+static int make_servers(struct service *s, struct ltn_errinfo *info)
+{
+    struct ltn_http_conf hc;
+    ltn_http_conf_default(&hc);
+    hc.authorize = authorize;
+    hc.authorize_arg = s;
+    hc.server_name = "lanterne-collector";
+    hc.grpc_health = true;
+    hc.max_connections = 20000;
+    hc.max_connections_per_ip = 4096;
+    s->budget = ltn_http_budget_new(BODY_BUDGET);
+    s->otlp = ltn_http_server_new(s->loop, &hc, s->budget);
+    hc.max_connections = 1024;
+    hc.max_connections_per_ip = 256;
+    hc.grpc_health = false;
+    hc.max_body_bytes = 65536;
+    hc.max_response_bytes = (size_t)64 << 20;
+    s->api = ltn_http_server_new(s->loop, &hc, s->budget);
+    s->ingest = ltn_ingest_new(s->loop, s->store, s->fleet, s->series);
+    if (s->budget == NULL || s->otlp == NULL || s->api == NULL || s->ingest == NULL)
+        return ltn_errinfo_set(info, -ENOMEM, "out of memory");
+    s->serve = (struct ltn_serve){.fleet = s->fleet,
+                                  .store = s->store,
+                                  .series = s->series,
+                                  .ingest = s->ingest,
+                                  .otlp_server = s->otlp,
+                                  .api_server = s->api,
+                                  .started_ns = ltn_now_unix_ns()};
+    int rc = ltn_ingest_routes(s->ingest, s->otlp);
+    if (rc == 0)
+        rc = ltn_serve_routes(&s->serve, s->api);
+    return rc == 0 ? 0 : ltn_errinfo_set(info, rc, "routes: %s", ltn_err_str(rc));
+}
+
+/* The address as asked for, with the port that was given. */
+static void say_listening(const char *what, const char *address, uint16_t port)
+{
+    const char *colon = strrchr(address, ':');
+    int n = colon != NULL ? (int)(colon - address) : (int)strlen(address);
+    ltn_log_info("listening for %s on %.*s:%u", what, n, address, port);
+}
+
+static int listen_all(struct service *s, struct ltn_errinfo *info)
+{
+    const struct ltn_conf_strings *otlp = &s->conf->otlp_listen;
+    for (size_t i = 0; i < otlp->n; i++) {
+        int rc = ltn_http_server_listen(s->otlp, otlp->items[i], info);
+        if (rc != 0)
+            return rc;
+        say_listening("otlp", otlp->items[i], ltn_http_server_port(s->otlp, i));
+    }
+    int rc = ltn_http_server_listen(s->api, s->conf->api_listen, info);
+    if (rc == 0)
+        say_listening("api", s->conf->api_listen, ltn_http_server_port(s->api, 0));
+    return rc;
+}
+
+static int make_loop(struct service *s, struct ltn_errinfo *info)
+{
+    sigset_t set;
+    s->loop = ltn_loop_new();
+    if (s->loop == NULL)
+        return ltn_errinfo_set(info, -errno, "event loop: %s", ltn_err_str(-errno));
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    int rc = ltn_loop_signals(s->loop, &set, on_signal, s);
+    return rc == 0 ? 0 : ltn_errinfo_set(info, rc, "signals: %s", ltn_err_str(rc));
+}
+
+static int make_all(struct service *s, struct ltn_errinfo *info)
+{
+    int rc = 0;
+    if (s->conf->token_file[0] != '\0')
+        rc = ltn_conf_read_secret(s->conf->token_file, s->token, sizeof(s->token), info);
+    if (rc == 0)
+        rc = make_loop(s, info);
+    if (rc == 0)
+        rc = make_state(s, info);
+    if (rc == 0)
+        rc = make_servers(s, info);
+    if (rc == 0)
+        rc = listen_all(s, info);
+    return rc;
+}
+
+/* Intake is closed; what waits is committed and answered by the tasks that the loop still holds. */
+static void take_down(struct service *s)
+{
+    struct ltn_store *store = s->store;
+    ltn_http_server_free(s->otlp);
+    ltn_http_server_free(s->api);
+    s->store = NULL; /* no verdict is made any more that could be kept */
+    ltn_store_free(store);
+    ltn_loop_free(s->loop);
+    ltn_ingest_free(s->ingest);
+    ltn_fleet_free(s->fleet);
+    ltn_series_free(s->series);
+    ltn_http_budget_free(s->budget);
+}
+
+int ltn_collector_run(const struct ltn_collector_conf *conf)
+{
+    struct service s = {.conf = conf};
+    struct ltn_errinfo info = {0, ""};
+    ltn_log_set_level((enum ltn_log_level)conf->log_level);
+    (void)signal(SIGPIPE, SIG_IGN);
+    int rc = make_all(&s, &info);
+    if (rc != 0) {
+        (void)fprintf(stderr, "lanterne-collector: cannot start: %s\n",
+                      info.msg[0] != '\0' ? info.msg : ltn_err_str(rc));
+        take_down(&s);
+        return LTN_EXIT_CANNOT;
+    }
+    s.expired_ns = ltn_now_unix_ns();
+    on_tick(&s);
+    ltn_log_info("ready: version %s, window %.3g s, database %s, token %s", LTN_VERSION,
+                 (double)conf->window_ns / 1e9, conf->db, s.token[0] != '\0' ? "yes" : "no");
+    rc = ltn_loop_run(s.loop);
+    take_down(&s);
+    if (rc != 0)
+        ltn_log_error("event loop ended: %s", ltn_err_str(rc));
+    else
+        ltn_log_info("stopped");
+    return rc == 0 ? LTN_EXIT_OK : LTN_EXIT_CANNOT;
+}

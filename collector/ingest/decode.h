@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From the bytes of an OTLP export request to an update. Agents' metrics (docs/internals/wire.md)
+ * become nodes, processes and windows; gauges and sums of anybody become series to be exposed; the
+ * rest is counted. Everything is checked, cleaned and cut here, so that what follows may trust it.
+ */
+#ifndef LTN_INGEST_DECODE_H
+#define LTN_INGEST_DECODE_H
+
+#include "base/attr.h"
+#include "fleet/update.h"
+#include "otlp/reader.h"
+
+struct ltn_decoder;
+
+struct ltn_decode_result {
+    uint64_t accepted; /* points or records, also those that are only counted */
+    uint64_t rejected;
+    uint64_t unexposed;        /* accepted points of kinds that are not exposed (histograms, ...) */
+    const char *message;       /* why something was rejected; static; NULL when nothing was */
+    struct ltn_update *update; /* the caller's */
+};
+
+/* Scratch memory for one thread. NULL when out of memory. */
+struct ltn_decoder *ltn_decoder_new(void) ltn_must_check;
+void ltn_decoder_free(struct ltn_decoder *d);
+
+/* Decode the body of a metrics or a logs export request. On success ret->update is new and belongs
+ * to the caller (ltn_update_free). LTN_ERR_MALFORMED, LTN_ERR_DEPTH, LTN_ERR_COUNT,
+ * LTN_ERR_TOO_LARGE, -ENOMEM. */
+int ltn_decode_metrics(struct ltn_decoder *d, const void *body, size_t n, uint64_t received_ns,
+                       struct ltn_decode_result *ret) ltn_must_check;
+int ltn_decode_logs(struct ltn_decoder *d, const void *body, size_t n, uint64_t received_ns,
+                    struct ltn_decode_result *ret) ltn_must_check;
+
+/* Counts the spans of a trace export request. LTN_ERR_MALFORMED, LTN_ERR_DEPTH. */
+int ltn_decode_count_spans(const void *body, size_t n, uint64_t *ret_spans) ltn_must_check;
+
+void ltn_update_free(struct ltn_update *u);
+
+#endif /* LTN_INGEST_DECODE_H */

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * OTLP services on an HTTP server: metrics, logs and traces, gRPC and HTTP with protobuf bodies.
+ * Requests are decoded on the loop thread, committed by the store's writer, then taken into fleet
+ * and series and acknowledged, on the loop thread again.
+ */
+#ifndef LTN_INGEST_INGEST_H
+#define LTN_INGEST_INGEST_H
+
+#include "base/attr.h"
+#include "fleet/fleet.h"
+#include "http/server.h"
+#include "io/loop.h"
+#include "prom/series.h"
+#include "store/store.h"
+
+/* name, help */
+#define LTN_INGEST_COUNTERS(X)                                                                     \
+    X(requests, "export requests that reached a handler")                                          \
+    X(points_received, "data points accepted")                                                     \
+    X(points_unexposed, "of these of kinds that are counted only")                                 \
+    X(logs_received, "log records accepted")                                                       \
+    X(spans_refused, "spans refused: traces are not stored")                                       \
+    X(rejected_malformed, "requests refused: malformed, too deep, too many")                       \
+    X(rejected_points, "points and records rejected inside accepted requests")                     \
+    X(rejected_busy, "requests refused for now: queue full")                                       \
+    X(rejected_disk, "requests refused for now: database cannot be written")                       \
+    X(rejected_draining, "requests refused for now: shutting down")                                \
+    X(acknowledged, "requests acknowledged after commit")
+
+struct ltn_ingest_stats {
+#define LTN_INGEST_COUNTER(name, help) uint64_t name;
+    LTN_INGEST_COUNTERS(LTN_INGEST_COUNTER)
+#undef LTN_INGEST_COUNTER
+    double decode_seconds;
+    size_t in_flight; /* requests with the store now */
+};
+
+struct ltn_ingest;
+
+/* All are borrowed and must outlive the ingest. NULL when out of memory. */
+struct ltn_ingest *ltn_ingest_new(struct ltn_loop *loop, struct ltn_store *store,
+                                  struct ltn_fleet *fleet,
+                                  struct ltn_series *series) ltn_must_check;
+
+/* After the store was freed (no call back comes any more). NULL is ignored. */
+void ltn_ingest_free(struct ltn_ingest *in);
+
+/* Adds the routes. 0 or the server's error. */
+int ltn_ingest_routes(struct ltn_ingest *in, struct ltn_http_server *server) ltn_must_check;
+
+/* From now on every request is refused as retryable. */
+void ltn_ingest_drain(struct ltn_ingest *in);
+
+const struct ltn_ingest_stats *ltn_ingest_stats(const struct ltn_ingest *in);
+
+#endif /* LTN_INGEST_INGEST_H */

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the decoder share. */
+#ifndef LTN_INGEST_INTERNAL_H
+#define LTN_INGEST_INTERNAL_H
+
+#include "base/buf.h"
+#include "base/map.h"
+#include "fleet/update.h"
+#include "ingest/decode.h"
+#include "otlp/model.h"
+#include "prom/expo.h"
+#include "prom/name.h"
+#include "stats/exphist.h"
+
+#define LTN_MAX_RESOURCES    8192 /* agents' resources in one request */
+#define LTN_MAX_OPS          160  /* of one process */
+#define LTN_MAX_COMMS        64
+#define LTN_MAX_GPUS         16
+#define LTN_MAX_DROPS        16
+#define LTN_UPDATE_MAX_BYTES ((size_t)128 << 20)
+#define LTN_LABELS_MAX_BYTES 4096
+#define LTN_LABEL_VALUE_MAX  256
+#define LTN_MAX_LABELS       32
+
+/* The metrics of docs/internals/wire.md. */
+enum ltn_wire_metric {
+    LTN_WIRE_OTHER = 0,
+#define LTN_WIRE_TABLE(X)                                                                          \
+    X(CUDA_COUNT, "gpu.cuda.operation.count")                                                      \
+    X(CUDA_ERRORS, "gpu.cuda.operation.errors")                                                    \
+    X(CUDA_IO, "gpu.cuda.operation.io")                                                            \
+    X(CUDA_DURATION, "gpu.cuda.operation.duration")                                                \
+    X(NCCL_COUNT, "gpu.nccl.operation.count")                                                      \
+    X(NCCL_ERRORS, "gpu.nccl.operation.errors")                                                    \
+    X(NCCL_IO, "gpu.nccl.operation.io")                                                            \
+    X(NCCL_DURATION, "gpu.nccl.operation.duration")                                                \
+    X(COMM_SEQUENCE, "gpu.nccl.communicator.sequence")                                             \
+    X(COMM_IO, "gpu.nccl.communicator.io")                                                         \
+    X(STEP_COUNT, "lanterne.step.count")                                                           \
+    X(STEP_DURATION, "lanterne.step.duration")                                                     \
+    X(STEP_SELF, "lanterne.step.self_time")                                                        \
+    X(STEP_WAIT, "lanterne.step.peer_wait")                                                        \
+    X(STEP_SPLIT, "lanterne.step.split")                                                           \
+    X(STEP_FAULTS, "lanterne.step.faults")                                                         \
+    X(STEP_COVERAGE, "lanterne.step.coverage")                                                     \
+    X(STEP_COLLECTIVES, "lanterne.step.collectives")                                               \
+    X(PREEMPTOR, "lanterne.preemptor.time")                                                        \
+    X(GPU_UTILIZATION, "hw.gpu.utilization")                                                       \
+    X(GPU_MEMORY, "hw.gpu.memory.usage")                                                           \
+    X(GPU_MEMORY_LIMIT, "hw.gpu.memory.limit")                                                     \
+    X(GPU_POWER, "hw.power")                                                                       \
+    X(GPU_TEMPERATURE, "hw.temperature")                                                           \
+    X(GPU_ERRORS, "hw.errors")                                                                     \
+    X(GPU_CLOCK, "lanterne.gpu.clock.frequency")                                                   \
+    X(GPU_CLOCK_LIMIT, "lanterne.gpu.clock.limit")                                                 \
+    X(GPU_REASONS, "lanterne.gpu.clock.reasons")                                                   \
+    X(GPU_PCIE_WIDTH, "lanterne.gpu.pcie.width")                                                   \
+    X(GPU_PCIE_WIDTH_LIMIT, "lanterne.gpu.pcie.width.limit")                                       \
+    X(GPU_PCIE_GENERATION, "lanterne.gpu.pcie.generation")                                         \
+    X(GPU_PCIE_GENERATION_LIMIT, "lanterne.gpu.pcie.generation.limit")                             \
+    X(AGENT_CALLS, "lanterne.agent.calls")                                                         \
+    X(AGENT_RECORDS, "lanterne.agent.records")                                                     \
+    X(AGENT_DROPS, "lanterne.agent.drops")                                                         \
+    X(AGENT_PROCESSES, "lanterne.agent.processes")                                                 \
+    X(AGENT_PROBES, "lanterne.agent.probes")                                                       \
+    X(AGENT_MAPS, "lanterne.agent.map.size")                                                       \
+    X(AGENT_CPU, "process.cpu.time")                                                               \
+    X(AGENT_MEMORY, "process.memory.usage")
+#define LTN_WIRE_ENUM(name, text) LTN_WIRE_##name,
+    LTN_WIRE_TABLE(LTN_WIRE_ENUM)
+#undef LTN_WIRE_ENUM
+        LTN_WIRE_METRICS
+};
+
+struct ltn_decoder {
+    struct ltn_otlp_reader *reader;
+    uint64_t *hist_counts; /* LTN_EXPHIST_FULL_BUCKETS */
+    struct ltn_buf labels;
+    /* of the request at work */
+    struct ltn_update *u;
+    struct ltn_map resources; /* identity -> struct ltn_update_resource */
+    struct ltn_decode_result *result;
+    uint32_t resource_index, metric_index;
+    bool have_resource, have_metric;
+    struct ltn_update_resource *resource; /* NULL: not an agent's */
+    enum ltn_wire_metric metric;
+    const char *target_labels; /* job and instance, exposition form */
+    /* of the metric at work, for exposing it */
+    bool name_ok;
+    char family[LTN_PROM_NAME_BYTES];
+    char unit[LTN_PROM_NAME_BYTES];
+    char help[200];
+    const char *family_copy, *unit_copy, *help_copy; /* in the update's arena; NULL: not yet */
+};
+
+/* resource.c: sets resource and target_labels for the group. 0, LTN_ERR_COUNT, LTN_ERR_TOO_LARGE.
+ */
+int ltn_decode_resource(struct ltn_decoder *d, const struct ltn_otlp_group *g) ltn_must_check;
+
+/* apply.c: takes a point of an agent's metric in. *ret_expose says whether it is also a series. 0
+ * or LTN_ERR_TOO_LARGE. */
+int ltn_decode_agent_number(struct ltn_decoder *d, const struct ltn_otlp_number *p,
+                            bool *ret_expose) ltn_must_check;
+int ltn_decode_agent_histogram(struct ltn_decoder *d,
+                               const struct ltn_otlp_exp_histogram *p) ltn_must_check;
+
+/* expose.c */
+int ltn_decode_expose(struct ltn_decoder *d, const struct ltn_otlp_group *g,
+                      const struct ltn_otlp_metric *m,
+                      const struct ltn_otlp_number *p) ltn_must_check;
+/* Appends attributes as labels, sorted by name, after what is in out. Colliding names are joined.
+ */
+void ltn_decode_put_labels(struct ltn_buf *out, struct ltn_otlp_attrs attrs);
+
+/* Cleaned copy in the update's arena, cut at max bytes; NULL when it is full. */
+const char *ltn_decode_text(struct ltn_decoder *d, struct ltn_otlp_str s, size_t max);
+/* The string attribute of that key, "" without one; NULL when the arena is full. */
+const char *ltn_decode_attr_text(struct ltn_decoder *d, struct ltn_otlp_attrs attrs,
+                                 const char *key, size_t max);
+
+#endif /* LTN_INGEST_INTERNAL_H */

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of collector/serve share. */
+#ifndef LTN_SERVE_INTERNAL_H
+#define LTN_SERVE_INTERNAL_H
+
+#include "base/json.h"
+#include "serve/serve.h"
+
+/* json.c: one object each, as values. */
+void ltn_serve_overview(struct ltn_json *j, const struct ltn_serve *s, uint64_t now_ns);
+void ltn_serve_node(struct ltn_json *j, const struct ltn_serve *s, const struct ltn_fleet_node *n,
+                    bool full, uint64_t now_ns);
+void ltn_serve_job(struct ltn_json *j, const struct ltn_serve *s, const struct ltn_fleet_job *job,
+                   bool full, uint64_t now_ns);
+/* "stragglers": [...] of verdicts that were open at or after since_ns. */
+void ltn_serve_stragglers(struct ltn_json *j, const struct ltn_serve *s, uint64_t since_ns);
+
+struct ltn_incident_query {
+    uint64_t since_ns;
+    const char *node;     /* NULL: all */
+    const char *severity; /* NULL: all */
+    size_t limit;
+};
+void ltn_serve_incidents(struct ltn_json *j, const struct ltn_serve *s,
+                         const struct ltn_incident_query *q);
+
+/* True and no reason when ready; else reasons, as many as fit. */
+#define LTN_READY_REASONS 4
+size_t ltn_serve_not_ready(const struct ltn_serve *s, char reasons[LTN_READY_REASONS][192]);
+
+/* Values of a map sorted by name, for stable answers; *ret_n of them. Free with free(). NULL when
+ * empty or out of memory. */
+void **ltn_serve_sorted(const struct ltn_map *m, int (*cmp)(const void *, const void *),
+                        size_t *ret_n);
+int ltn_serve_by_node_name(const void *a, const void *b);
+int ltn_serve_by_job_key(const void *a, const void *b);
+int ltn_serve_by_rank(const void *a, const void *b);
+
+/* Open verdict of a rank, NULL when there is none. */
+const struct ltn_fleet_verdict *ltn_serve_open_verdict(const struct ltn_serve *s,
+                                                       const struct ltn_fleet_proc *p);
+
+#endif /* LTN_SERVE_INTERNAL_H */

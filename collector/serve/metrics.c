@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The exposition: the fleet, the ops, the collector itself, then what clients sent. Labels name
+ * nodes, jobs, ranks, ops and causes; never a process id, step or stack. A family holds at most
+ * MAX_SAMPLES samples; what does not fit is counted in one with the label
+ * otel_metric_overflow="true".
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "serve/internal.h"
+
+#define MAX_SAMPLES 100000
+
+/* name, type, unit, help */
+#define OWN_FAMILIES(X)                                                                            \
+    X(lanterne_node_up, GAUGE, "", "1 while the node was heard of within three windows.")          \
+    X(lanterne_node_last_seen_seconds, GAUGE, "seconds", "Seconds since the node's last push.")    \
+    X(lanterne_node_windows_missing_total, COUNTER, "",                                            \
+      "Windows of the node that never came, by their sequence.")                                   \
+    X(lanterne_rank_self_time_ratio, GAUGE, "",                                                    \
+      "Self time of a rank over the median of its peers, newest judged window.")                   \
+    X(lanterne_rank_self_time_seconds, GAUGE, "seconds",                                           \
+      "Step minus time blocked on peers, newest window.")                                          \
+    X(lanterne_rank_peer_wait_seconds, GAUGE, "seconds",                                           \
+      "Time of a step blocked on peers, newest window.")                                           \
+    X(lanterne_rank_step_seconds, GAUGE, "seconds", "Step time, newest window.")                   \
+    X(lanterne_straggler, GAUGE, "", "1 while a verdict is open.")                                 \
+    X(lanterne_straggler_effect_ratio, GAUGE, "",                                                  \
+      "How much slower than its reference a straggler is (0.5: by half).")                         \
+    X(lanterne_job_gpu_hours_lost_total, COUNTER, "",                                              \
+      "GPU hours that peers spent waiting for stragglers.")                                        \
+    X(lanterne_job_ranks, GAUGE, "", "Ranks of a job that send windows.")                          \
+    X(lanterne_incidents_total, COUNTER, "", "Incidents opened, by severity, kind and node.")      \
+    X(gpu_cuda_operation_count_total, COUNTER, "", "Calls of traced CUDA functions.")              \
+    X(gpu_cuda_operation_errors_total, COUNTER, "", "Calls that failed.")                          \
+    X(gpu_cuda_operation_io_bytes_total, COUNTER, "bytes", "Bytes moved or allocated.")            \
+    X(gpu_cuda_operation_duration_seconds, HISTOGRAM, "seconds", "Time in the call.")              \
+    X(gpu_nccl_operation_count_total, COUNTER, "", "Calls of traced NCCL functions.")              \
+    X(gpu_nccl_operation_errors_total, COUNTER, "", "Calls that failed.")                          \
+    X(gpu_nccl_operation_io_bytes_total, COUNTER, "bytes", "Bytes of the calls.")                  \
+    X(gpu_nccl_operation_duration_seconds, HISTOGRAM, "seconds", "Time in the call.")              \
+    X(lanterne_collector_info, GAUGE, "", "1, with the version.")                                  \
+    X(lanterne_collector_start_time_seconds, GAUGE, "seconds", "Start, Unix time.")                \
+    X(lanterne_collector_points_received_total, COUNTER, "", "Data points accepted.")              \
+    X(lanterne_collector_logs_received_total, COUNTER, "", "Log records accepted.")                \
+    X(lanterne_collector_rejected_total, COUNTER, "", "Requests and points refused, by reason.")   \
+    X(lanterne_collector_requests_total, COUNTER, "", "Export requests, by outcome.")              \
+    X(lanterne_collector_decode_seconds_total, COUNTER, "seconds", "Time spent decoding.")         \
+    X(lanterne_collector_queue_bytes, GAUGE, "bytes", "Decoded requests waiting for the commit.")  \
+    X(lanterne_collector_queue_items, GAUGE, "", "Requests waiting for the commit.")               \
+    X(lanterne_collector_store_commits_total, COUNTER, "", "Transactions committed.")              \
+    X(lanterne_collector_store_failures_total, COUNTER, "", "Transactions that failed.")           \
+    X(lanterne_collector_store_commit_seconds_total, COUNTER, "seconds", "Time in transactions.")  \
+    X(lanterne_collector_store_bytes, GAUGE, "bytes", "Database and its log on disk.")             \
+    X(lanterne_collector_store_writable, GAUGE, "", "0 while the database cannot be written.")     \
+    X(lanterne_collector_fleet_total, COUNTER, "", "Windows and groups, by what became of them.")  \
+    X(lanterne_collector_series, GAUGE, "", "Series of clients exposed here.")                     \
+    X(lanterne_collector_series_refused_total, COUNTER, "", "Points not exposed, by reason.")      \
+    X(lanterne_collector_http_total, COUNTER, "", "HTTP events, by server and kind.")              \
+    X(lanterne_collector_http_connections, GAUGE, "", "Connections open now.")
+
+enum own {
+#define OWN_ENUM(name, type, unit, help) OWN_##name,
+    OWN_FAMILIES(OWN_ENUM)
+#undef OWN_ENUM
+        OWN_COUNT
+};
+
+static const struct {
+    const char *name;
+    enum ltn_prom_type type;
+    const char *unit, *help;
+} own[OWN_COUNT] = {
+#define OWN_ROW(name, type, unit, help) {#name, LTN_PROM_##type, unit, help},
+    OWN_FAMILIES(OWN_ROW)
+#undef OWN_ROW
+};
+
+int ltn_serve_reserve(struct ltn_series *series)
+{
+    for (size_t i = 0; i < OWN_COUNT; i++) {
+        int rc = ltn_series_reserve(series, own[i].name);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
+}
+
+struct expo {
+    struct ltn_prom p;
+    const struct ltn_serve *s;
+    uint64_t now_ns;
+    size_t left;     /* samples the open family may still have */
+    size_t overflow; /* samples that did not fit */
+};
+
+static void family(struct expo *e, enum own f)
+{
+    if (e->overflow > 0) {
+        struct ltn_prom_label l = {"otel_metric_overflow", "true"};
+        ltn_prom_sample(&e->p, &l, 1, (double)e->overflow);
+    }
+    e->left = MAX_SAMPLES;
+    e->overflow = 0;
+    ltn_prom_family(&e->p, own[f].name, own[f].type, own[f].unit, own[f].help);
+}
+
+static bool room(struct expo *e)
+{
+    if (e->left == 0) {
+        e->overflow++;
+        return false;
+    }
+    e->left--;
+    return true;
+}
+
+static void sample(struct expo *e, const struct ltn_prom_label *l, size_t n, double v)
+{
+    if (room(e))
+        ltn_prom_sample(&e->p, l, n, v);
+}
+
+static void one(struct expo *e, enum own f, double v)
+{
+    family(e, f);
+    sample(e, NULL, 0, v);
+}
+
+/* ---- nodes ---- */
+
+static void put_nodes(struct expo *e)
+{
+    static const enum own families[] = {OWN_lanterne_node_up, OWN_lanterne_node_last_seen_seconds,
+                                        OWN_lanterne_node_windows_missing_total};
+    for (size_t k = 0; k < LTN_ARRAY_SIZE(families); k++) {
+        size_t pos = 0;
+        family(e, families[k]);
+        for (const struct ltn_fleet_node *n;
+             (n = ltn_map_next(&e->s->fleet->nodes, &pos)) != NULL;) {
+            struct ltn_prom_label l[] = {{"node", n->name}, {"cluster", n->cluster}};
+            double age =
+                e->now_ns > n->last_seen_ns ? (double)(e->now_ns - n->last_seen_ns) / 1e9 : 0;
+            double v = k == 0 ? ltn_fleet_node_up(e->s->fleet, n, e->now_ns)
+                              : (k == 1 ? age : (double)n->gaps);
+            sample(e, l, n->cluster[0] != '\0' ? 2 : 1, v);
+        }
+    }
+}
+
+/* ---- ranks and jobs ---- */
+
+static double rank_value(enum own f, const struct ltn_fleet_proc *p,
+                         const struct ltn_fleet_window *w)
+{
+    if (f == OWN_lanterne_rank_self_time_seconds)
+        return w->member.self_ns / 1e9;
+    if (f == OWN_lanterne_rank_peer_wait_seconds)
+        return w->member.peer_wait_ns / 1e9;
+    if (f == OWN_lanterne_rank_step_seconds)
+        return w->member.step_ns / 1e9;
+    for (size_t i = 0; i < 3; i++) {
+        const struct ltn_fleet_past *past = ltn_fleet_past(p, i);
+        if (past != NULL && past->ratio > 0)
+            return (double)past->ratio;
+    }
+    return 0;
+}
+
+/* A rank is exposed while it is the one in its place and was heard of lately. */
+static bool shown(const struct expo *e, const struct ltn_fleet_proc *p)
+{
+    return p->group != NULL && p->rank >= 0 &&
+           e->now_ns < p->last_window_ns + 3 * e->s->fleet->opts.window_ns;
+}
+
+static void put_ranks(struct expo *e)
+{
+    static const enum own families[] = {
+        OWN_lanterne_rank_self_time_ratio, OWN_lanterne_rank_self_time_seconds,
+        OWN_lanterne_rank_peer_wait_seconds, OWN_lanterne_rank_step_seconds};
+    for (size_t k = 0; k < LTN_ARRAY_SIZE(families); k++) {
+        size_t pos = 0;
+        family(e, families[k]);
+        for (const struct ltn_fleet_proc *p;
+             (p = ltn_map_next(&e->s->fleet->procs, &pos)) != NULL;) {
+            const struct ltn_fleet_window *w = shown(e, p) ? ltn_fleet_newest(p) : NULL;
+            double v = w != NULL ? rank_value(families[k], p, w) : 0;
+            if (w == NULL || (k == 0 && v <= 0))
+                continue;
+            struct ltn_prom_label l[] = {
+                {"job", p->job->key}, {"node", p->node->name}, {"rank", p->key}};
+            sample(e, l, 3, v);
+        }
+    }
+}
+
+static void put_verdicts(struct expo *e)
+{
+    for (int k = 0; k < 2; k++) {
+        size_t pos = 0;
+        family(e, k == 0 ? OWN_lanterne_straggler : OWN_lanterne_straggler_effect_ratio);
+        for (const struct ltn_fleet_verdict *o;
+             (o = ltn_map_next(&e->s->fleet->open, &pos)) != NULL;) {
+            struct ltn_prom_label l[] = {
+                {"cause", o->v.cause}, {"job", o->v.job}, {"node", o->v.node}, {"rank", o->v.key}};
+            sample(e, l, 4, k == 0 ? 1 : o->v.effect_pct / 100);
+        }
+    }
+}
+
+static void put_jobs(struct expo *e)
+{
+    for (int k = 0; k < 2; k++) {
+        size_t pos = 0;
+        family(e, k == 0 ? OWN_lanterne_job_gpu_hours_lost_total : OWN_lanterne_job_ranks);
+        for (const struct ltn_fleet_job *o; (o = ltn_map_next(&e->s->fleet->jobs, &pos)) != NULL;) {
+            struct ltn_prom_label l[] = {{"job", o->key}};
+            size_t ranks = 0, at = 0;
+            for (const struct ltn_fleet_proc *p; (p = ltn_map_next(&o->procs, &at)) != NULL;)
+                ranks += shown(e, p) ? 1 : 0;
+            sample(e, l, 1, k == 0 ? o->gpu_hours_lost : (double)ranks);
+        }
+    }
+}
+
+static void put_incidents(struct expo *e)
+{
+    size_t pos = 0;
+    family(e, OWN_lanterne_incidents_total);
+    for (const struct ltn_fleet_incident_total *t;
+         (t = ltn_map_next(&e->s->fleet->incident_totals, &pos)) != NULL;) {
+        struct ltn_prom_label l[] = {
+            {"kind", t->kind}, {"node", t->node}, {"severity", t->severity}};
+        sample(e, l, 3, (double)t->count);
+    }
+}
+
+/* ---- ops ---- */
+
+enum op_value { OP_COUNT, OP_ERRORS, OP_IO, OP_DURATION };
+
+static void put_op(struct expo *e, const struct ltn_fleet_node *n, const struct ltn_fleet_op *o,
+                   enum op_value what)
+{
+    struct ltn_prom_label l[] = {{"node", n->name}, {"op", o->op}, {"source", o->source}};
+    if (what == OP_DURATION) {
+        if (o->has_duration && room(e))
+            ltn_prom_histogram(&e->p, l, 3,
+                               &(struct ltn_prom_buckets){ltn_duration_bounds, o->buckets,
+                                                          LTN_DURATION_BOUNDS, o->duration_s});
+        return;
+    }
+    uint64_t v = what == OP_COUNT ? o->calls : (what == OP_ERRORS ? o->errors : o->bytes);
+    if (what != OP_IO || v > 0)
+        sample(e, l, 3, (double)v);
+}
+
+static void put_ops(struct expo *e, bool nccl)
+{
+    const enum own first =
+        nccl ? OWN_gpu_nccl_operation_count_total : OWN_gpu_cuda_operation_count_total;
+    for (int what = OP_COUNT; what <= OP_DURATION; what++) {
+        size_t pos = 0;
+        family(e, (enum own)((int)first + what));
+        for (const struct ltn_fleet_node *n;
+             (n = ltn_map_next(&e->s->fleet->nodes, &pos)) != NULL;) {
+            size_t at = 0;
+            for (const struct ltn_fleet_op *o; (o = ltn_map_next(&n->ops, &at)) != NULL;)
+                if ((strcmp(o->source, "nccl") == 0) == nccl)
+                    put_op(e, n, o, (enum op_value)what);
+        }
+    }
+}
+
+/* ---- the collector itself ---- */
+
+static void labelled(struct expo *e, const char *name, const char *value, uint64_t v)
+{
+    struct ltn_prom_label l = {name, value};
+    sample(e, &l, 1, (double)v);
+}
+
+static void put_ingest(struct expo *e)
+{
+    const struct ltn_ingest_stats *in = ltn_ingest_stats(e->s->ingest);
+    one(e, OWN_lanterne_collector_points_received_total, (double)in->points_received);
+    one(e, OWN_lanterne_collector_logs_received_total, (double)in->logs_received);
+    family(e, OWN_lanterne_collector_rejected_total);
+    labelled(e, "reason", "malformed", in->rejected_malformed);
+    labelled(e, "reason", "points", in->rejected_points);
+    labelled(e, "reason", "busy", in->rejected_busy);
+    labelled(e, "reason", "disk", in->rejected_disk);
+    labelled(e, "reason", "draining", in->rejected_draining);
+    labelled(e, "reason", "traces", in->spans_refused);
+    family(e, OWN_lanterne_collector_requests_total);
+    labelled(e, "outcome", "received", in->requests);
+    labelled(e, "outcome", "acknowledged", in->acknowledged);
+    one(e, OWN_lanterne_collector_decode_seconds_total, in->decode_seconds);
+}
+
+static void put_store(struct expo *e)
+{
+    struct ltn_store_stats st;
+    ltn_store_stats(e->s->store, &st);
+    one(e, OWN_lanterne_collector_queue_bytes, (double)st.queue_bytes);
+    one(e, OWN_lanterne_collector_queue_items, (double)st.queue_items);
+    one(e, OWN_lanterne_collector_store_commits_total, (double)st.commits);
+    one(e, OWN_lanterne_collector_store_failures_total, (double)st.failed_commits);
+    one(e, OWN_lanterne_collector_store_commit_seconds_total, st.commit_seconds);
+    one(e, OWN_lanterne_collector_store_bytes, (double)st.file_bytes);
+    one(e, OWN_lanterne_collector_store_writable, st.writable ? 1 : 0);
+}
+
+static void put_fleet(struct expo *e)
+{
+    const struct ltn_fleet_counters *c = &e->s->fleet->counters;
+    struct ltn_series_stats st;
+    family(e, OWN_lanterne_collector_fleet_total);
+#define FLEET_SAMPLE(name, help) labelled(e, "kind", #name, c->name);
+    LTN_FLEET_COUNTERS(FLEET_SAMPLE)
+#undef FLEET_SAMPLE
+    ltn_series_stats(e->s->series, &st);
+    one(e, OWN_lanterne_collector_series, (double)st.series);
+    family(e, OWN_lanterne_collector_series_refused_total);
+    labelled(e, "reason", "overflow", st.overflowed);
+    labelled(e, "reason", "no_room", st.refused);
+    labelled(e, "reason", "type_conflict", st.type_conflicts);
+    labelled(e, "reason", "kind", ltn_ingest_stats(e->s->ingest)->points_unexposed);
+}
+
+static void put_http(struct expo *e)
+{
+    struct ltn_http_stats st[2];
+    static const char *const servers[] = {"otlp", "api"};
+    ltn_http_server_stats(e->s->otlp_server, &st[0]);
+    ltn_http_server_stats(e->s->api_server, &st[1]);
+    family(e, OWN_lanterne_collector_http_total);
+    for (size_t i = 0; i < 2; i++) {
+#define HTTP_SAMPLE(name, help)                                                                    \
+    sample(e, (struct ltn_prom_label[]){{"kind", #name}, {"server", servers[i]}}, 2,               \
+           (double)st[i].name);
+        LTN_HTTP_COUNTERS(HTTP_SAMPLE)
+#undef HTTP_SAMPLE
+    }
+    family(e, OWN_lanterne_collector_http_connections);
+    for (size_t i = 0; i < 2; i++)
+        labelled(e, "server", servers[i], st[i].connections);
+}
+
+void ltn_serve_metrics(const struct ltn_serve *s, struct ltn_buf *out, enum ltn_prom_format f,
+                       uint64_t now_ns)
+{
+    struct expo e = {.s = s, .now_ns = now_ns};
+    struct ltn_prom_label version = {"version", LTN_VERSION};
+    ltn_prom_begin(&e.p, out, f);
+    put_nodes(&e);
+    put_ranks(&e);
+    put_verdicts(&e);
+    put_jobs(&e);
+    put_incidents(&e);
+    put_ops(&e, false);
+    put_ops(&e, true);
+    family(&e, OWN_lanterne_collector_info);
+    sample(&e, &version, 1, 1);
+    one(&e, OWN_lanterne_collector_start_time_seconds, (double)s->started_ns / 1e9);
+    put_ingest(&e);
+    put_store(&e);
+    put_fleet(&e);
+    put_http(&e);
+    ltn_series_write(s->series, &e.p);
+    ltn_prom_end(&e.p);
+}

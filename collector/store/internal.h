@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of collector/store share. */
+#ifndef LTN_STORE_INTERNAL_H
+#define LTN_STORE_INTERNAL_H
+
+#include "base/map.h"
+#include "sql/db.h"
+#include "store/store.h"
+
+/* Row ids of nodes, processes and ops that were seen, so that most writes need no look-up. Cleared
+ * when full and after a rollback. */
+struct ltn_ids {
+    struct ltn_map map; /* text -> id as pointer-sized number */
+};
+#define LTN_IDS_MAX 400000
+
+struct ltn_writer {
+    struct ltn_db *db;
+    struct ltn_ids ids;
+    uint64_t rows;
+};
+
+extern const char *const ltn_store_migrations[];
+extern const size_t ltn_store_migration_count;
+
+/* rows.c: rows of one update; inside a transaction. 0 or the engine's error. */
+int ltn_write_update(struct ltn_writer *w, const struct ltn_update *u) ltn_must_check;
+/* verdicts.c */
+int ltn_write_verdict(struct ltn_writer *w, enum ltn_straggler_change change,
+                      const struct ltn_straggler_verdict *v) ltn_must_check;
+int ltn_load_verdicts(struct ltn_db *db, size_t max,
+                      const struct ltn_store_sink *sink) ltn_must_check;
+int ltn_load_incidents(struct ltn_db *db, size_t max,
+                       const struct ltn_store_sink *sink) ltn_must_check;
+void ltn_writer_forget(struct ltn_writer *w);
+
+#endif /* LTN_STORE_INTERNAL_H */

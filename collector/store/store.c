@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/store.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/chan.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "store/internal.h"
+
+#define GROUP_MAX_ITEMS     512
+#define WAIT_MS             500
+#define VERDICTS_MAX        20000
+#define DISK_PAUSE_NS       LTN_NS_PER_S
+#define PRUNE_EVERY_NS      (60 * LTN_NS_PER_S)
+#define PRUNE_ROWS          20000
+#define CHECKPOINT_EVERY_NS (30 * LTN_NS_PER_S)
+
+/* A verdict change waiting to be written; kept until it is. */
+struct waiting {
+    struct waiting *next;
+    enum ltn_straggler_change change;
+    struct ltn_straggler_verdict v;
+};
+
+struct ltn_store {
+    struct ltn_store_opts opts;
+    struct ltn_writer w;
+    struct ltn_chan *chan;
+    pthread_t thread;
+    _Atomic bool running;
+    uint64_t pruned_ns, checkpoint_ns; /* writer */
+    _Atomic uint64_t disk_failed_ns;   /* monotonic; 0 while writable */
+    pthread_mutex_t lock;              /* what follows */
+    struct waiting *first, **last;
+    struct ltn_store_stats stats;
+};
+
+/* ---- verdicts that wait ---- */
+
+int ltn_store_verdict(struct ltn_store *s, enum ltn_straggler_change change,
+                      const struct ltn_straggler_verdict *v)
+{
+    struct waiting *o = malloc(sizeof(*o));
+    int rc = 0;
+    if (o == NULL)
+        return -ENOMEM;
+    *o = (struct waiting){NULL, change, *v};
+    (void)pthread_mutex_lock(&s->lock);
+    if (s->stats.verdicts_waiting >= VERDICTS_MAX) {
+        s->stats.verdicts_lost++;
+        rc = LTN_ERR_BUSY;
+    } else {
+        *s->last = o;
+        s->last = &o->next;
+        s->stats.verdicts_waiting++;
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    if (rc != 0)
+        free(o);
+    return rc;
+}
+
+static struct waiting *take_waiting(struct ltn_store *s)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    struct waiting *all = s->first;
+    s->first = NULL;
+    s->last = &s->first;
+    (void)pthread_mutex_unlock(&s->lock);
+    return all;
+}
+
+/* Puts them back in front of newer ones. */
+static void put_back(struct ltn_store *s, struct waiting *all)
+{
+    struct waiting **end = &all;
+    while (*end != NULL)
+        end = &(*end)->next;
+    (void)pthread_mutex_lock(&s->lock);
+    *end = s->first;
+    if (s->first == NULL && all != NULL)
+        s->last = end;
+    s->first = all;
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+static size_t free_waiting(struct waiting *w)
+{
+    size_t n = 0;
+    while (w != NULL) {
+        struct waiting *next = w->next;
+        free(w);
+        w = next;
+        n++;
+    }
+    return n;
+}
+
+/* ---- writing ---- */
+
+static void note_failure(struct ltn_store *s, int rc)
+{
+    atomic_store(&s->disk_failed_ns, ltn_now_mono_ns());
+    (void)pthread_mutex_lock(&s->lock);
+    s->stats.failed_commits++;
+    s->stats.writable = false;
+    const char *detail = ltn_db_message(s->w.db);
+    ltn_text_clean(s->stats.error, sizeof(s->stats.error),
+                   detail[0] != '\0' ? detail : ltn_err_str(rc),
+                   strlen(detail[0] != '\0' ? detail : ltn_err_str(rc)));
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+static int write_all(struct ltn_store *s, struct ltn_store_item **items, size_t n,
+                     const struct waiting *verdicts)
+{
+    int rc = ltn_db_begin(s->w.db);
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = ltn_write_update(&s->w, items[i]->update);
+    for (; rc == 0 && verdicts != NULL; verdicts = verdicts->next)
+        rc = ltn_write_verdict(&s->w, verdicts->change, &verdicts->v);
+    if (rc == 0)
+        rc = ltn_db_commit(s->w.db);
+    return rc;
+}
+
+/* One transaction for all; what fails fails as a whole and may be tried again. Any error counts as
+ * the disk's: the same data would not be refused for itself. */
+static void commit_group(struct ltn_store *s, struct ltn_store_item **items, size_t n)
+{
+    struct waiting *verdicts = take_waiting(s);
+    if (n == 0 && verdicts == NULL)
+        return;
+    uint64_t began = ltn_now_mono_ns(), rows = s->w.rows;
+    int rc = write_all(s, items, n, verdicts);
+    if (rc != 0) {
+        note_failure(s, rc);
+        ltn_db_rollback(s->w.db);
+        ltn_writer_forget(&s->w);
+        put_back(s, verdicts);
+    } else {
+        size_t written = free_waiting(verdicts);
+        atomic_store(&s->disk_failed_ns, 0);
+        (void)pthread_mutex_lock(&s->lock);
+        s->stats.commits++;
+        s->stats.items += n;
+        s->stats.rows += s->w.rows - rows;
+        s->stats.commit_seconds += (double)(ltn_now_mono_ns() - began) / 1e9;
+        s->stats.verdicts_waiting -= written;
+        s->stats.writable = true;
+        s->stats.error[0] = '\0';
+        (void)pthread_mutex_unlock(&s->lock);
+    }
+    for (size_t i = 0; i < n; i++)
+        items[i]->done(items[i], rc == 0 ? 0 : LTN_ERR_DISK);
+}
+
+static int prune_one(struct ltn_store *s, const char *sql, uint64_t keep_ns, uint64_t now_ns)
+{
+    struct ltn_stmt *st;
+    if (keep_ns == 0 || keep_ns > now_ns)
+        return 0;
+    int rc = ltn_db_prepare(s->w.db, sql, &st);
+    if (rc != 0)
+        return rc;
+    ltn_stmt_u64(st, 1, now_ns - keep_ns);
+    ltn_stmt_i64(st, 2, PRUNE_ROWS);
+    return ltn_stmt_run(st);
+}
+
+static void prune(struct ltn_store *s)
+{
+    static const char *const windows =
+        "DELETE FROM rank_window WHERE (process_id, end_ns) IN (SELECT process_id, end_ns FROM"
+        " rank_window WHERE end_ns < ?1 LIMIT ?2)";
+    static const char *const incidents =
+        "DELETE FROM incident WHERE (node, incident_id, time_ns, state) IN (SELECT node,"
+        " incident_id, time_ns, state FROM incident WHERE time_ns < ?1 LIMIT ?2)";
+    static const char *const verdicts =
+        "DELETE FROM verdict WHERE id IN (SELECT id FROM verdict WHERE at_ns < ?1 LIMIT ?2)";
+    static const char *const processes =
+        "DELETE FROM process WHERE id IN (SELECT id FROM process WHERE last_seen_ns < ?1 LIMIT ?2)";
+    uint64_t now = ltn_now_unix_ns();
+    int rc = prune_one(s, windows, s->opts.window_keep_ns, now);
+    if (rc == 0)
+        rc = prune_one(s, incidents, s->opts.history_keep_ns, now);
+    if (rc == 0)
+        rc = prune_one(s, verdicts, s->opts.history_keep_ns, now);
+    if (rc == 0)
+        rc = prune_one(s, processes, s->opts.history_keep_ns, now);
+    if (rc == 0)
+        rc = ltn_db_vacuum_some(s->w.db, 1000);
+    if (rc != 0)
+        note_failure(s, rc);
+}
+
+static void upkeep(struct ltn_store *s)
+{
+    uint64_t now = ltn_now_mono_ns();
+    if (now - s->pruned_ns >= PRUNE_EVERY_NS) {
+        s->pruned_ns = now;
+        prune(s);
+    }
+    if (now - s->checkpoint_ns < CHECKPOINT_EVERY_NS)
+        return;
+    s->checkpoint_ns = now;
+    struct ltn_db_size size;
+    int rc = ltn_db_checkpoint(s->w.db, false);
+    if ((rc != 0 && rc != LTN_ERR_BUSY) || ltn_db_size(s->w.db, &size) != 0)
+        return; /* the next commit will tell */
+    (void)pthread_mutex_lock(&s->lock);
+    s->stats.file_bytes = size.file_bytes;
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+static void *writer_main(void *arg)
+{
+    struct ltn_store *s = arg;
+    for (;;) {
+        struct ltn_store_item *items[GROUP_MAX_ITEMS];
+        size_t n = 0;
+        struct ltn_store_item *first = ltn_chan_recv_wait(s->chan, WAIT_MS);
+        while (first != NULL) {
+            items[n++] = first;
+            first = n < GROUP_MAX_ITEMS ? ltn_chan_recv(s->chan) : NULL;
+        }
+        commit_group(s, items, n);
+        upkeep(s);
+        if (n == 0 && !atomic_load(&s->running))
+            return NULL;
+    }
+}
+
+/* ---- life ---- */
+
+int ltn_store_open(const struct ltn_store_opts *opts, struct ltn_store **ret,
+                   struct ltn_errinfo *info)
+{
+    struct ltn_db_opts db = {.path = opts->path, .sync_full = opts->sync_full};
+    char moved[LTN_DB_PATH_BYTES] = "";
+    struct ltn_store *s = calloc(1, sizeof(*s));
+    if (s == NULL)
+        return ltn_errinfo_set(info, -ENOMEM, "out of memory");
+    s->opts = *opts;
+    s->opts.path = NULL; /* borrowed for this call only */
+    s->last = &s->first;
+    s->stats.writable = true;
+    s->pruned_ns = s->checkpoint_ns = ltn_now_mono_ns();
+    (void)pthread_mutex_init(&s->lock, NULL);
+    ltn_map_init(&s->w.ids.map, LTN_IDS_MAX);
+    int rc = ltn_db_open_or_recover(&db, &s->w.db, moved, info);
+    if (rc == 0)
+        rc = ltn_db_migrate(s->w.db, ltn_store_migrations, ltn_store_migration_count, info);
+    if (rc == 0) {
+        s->chan = ltn_chan_new(opts->queue_items, opts->queue_bytes);
+        rc = s->chan == NULL ? ltn_errinfo_set(info, -ENOMEM, "out of memory") : 0;
+    }
+    if (rc != 0) {
+        ltn_store_free(s);
+        return rc;
+    }
+    if (moved[0] != '\0' && info != NULL)
+        (void)ltn_errinfo_set(info, 0, "the database was damaged and moved to %s", moved);
+    *ret = s;
+    return 0;
+}
+
+void ltn_store_free(struct ltn_store *s)
+{
+    if (s == NULL)
+        return;
+    if (s->running) {
+        atomic_store(&s->running, false);
+        ltn_chan_close(s->chan);
+        (void)pthread_join(s->thread, NULL);
+    }
+    (void)free_waiting(s->first);
+    if (s->chan != NULL)
+        ltn_chan_free(s->chan, NULL);
+    ltn_map_done(&s->w.ids.map, NULL);
+    ltn_db_close(s->w.db);
+    (void)pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+int ltn_store_put(struct ltn_store *s, struct ltn_store_item *item, size_t weight_bytes)
+{
+    uint64_t failed = atomic_load(&s->disk_failed_ns);
+    int rc = 0;
+    if (failed != 0 && ltn_now_mono_ns() - failed < DISK_PAUSE_NS)
+        rc = LTN_ERR_DISK;
+    if (rc == 0)
+        rc = ltn_chan_send(s->chan, item, weight_bytes);
+    if (rc == 0)
+        return 0;
+    (void)pthread_mutex_lock(&s->lock);
+    if (rc == LTN_ERR_DISK)
+        s->stats.refused_disk++;
+    else
+        s->stats.refused_busy++;
+    (void)pthread_mutex_unlock(&s->lock);
+    return rc;
+}
+
+int ltn_store_load(struct ltn_store *s, size_t max, const struct ltn_store_sink *sink)
+{
+    int rc = ltn_load_verdicts(s->w.db, max, sink);
+    return rc == 0 ? ltn_load_incidents(s->w.db, max, sink) : rc;
+}
+
+int ltn_store_start(struct ltn_store *s)
+{
+    sigset_t all, old;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
+    s->running = true;
+    int rc = pthread_create(&s->thread, NULL, writer_main, s);
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc != 0)
+        s->running = false;
+    return -rc;
+}
+
+void ltn_store_stats(struct ltn_store *s, struct ltn_store_stats *ret)
+{
+    struct ltn_chan_stats c = ltn_chan_stats(s->chan);
+    (void)pthread_mutex_lock(&s->lock);
+    *ret = s->stats;
+    (void)pthread_mutex_unlock(&s->lock);
+    ret->queue_items = c.items;
+    ret->queue_bytes = c.bytes;
+}

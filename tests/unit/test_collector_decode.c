@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests into updates: what is read, merged, cleaned, refused. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmocka_all.h"
+
+#include "base/err.h"
+#include "ingest/decode.h"
+#include "otlp/logs_write.h"
+#include "otlp/metrics_write.h"
+
+#define END_NS 1700000010000000000ULL
+
+static struct ltn_buf body;
+static struct ltn_otlp_metrics_writer w;
+
+static void begin(void)
+{
+    ltn_buf_init(&body, 1 << 20);
+    ltn_otlp_metrics_begin(&w, &body);
+}
+
+static void resource(const struct ltn_otlp_attr *more, size_t n)
+{
+    struct ltn_otlp_attr a[24] = {ltn_otlp_attr_str("service.name", "lanterne-agent"),
+                                  ltn_otlp_attr_str("service.instance.id", "i-1"),
+                                  ltn_otlp_attr_str("host.name", "node\x01-1"),
+                                  ltn_otlp_attr_int("lanterne.window.sequence", 7)};
+    if (n > 0)
+        memcpy(a + 4, more, n * sizeof(*more));
+    assert_int_equal(ltn_otlp_metrics_resource(&w, (struct ltn_otlp_attrs){a, 4 + n}), 0);
+    assert_int_equal(ltn_otlp_metrics_scope(&w, "lanterne", "1"), 0);
+}
+
+static void process(void)
+{
+    const struct ltn_otlp_attr a[] = {
+        ltn_otlp_attr_int("process.pid", 42), ltn_otlp_attr_int("process.creation.time", 99),
+        ltn_otlp_attr_str("process.command", "python3"), ltn_otlp_attr_str("lanterne.job", "j"),
+        ltn_otlp_attr_int("lanterne.rank", 3)};
+    resource(a, LTN_ARRAY_SIZE(a));
+}
+
+static void number(const char *name, enum ltn_otlp_kind kind, double v, const char *key,
+                   const char *value)
+{
+    struct ltn_otlp_metric m = {.name = ltn_otlp_str(name),
+                                .kind = kind,
+                                .temporality = LTN_OTLP_CUMULATIVE,
+                                .monotonic = kind == LTN_OTLP_SUM};
+    struct ltn_otlp_attr a = ltn_otlp_attr_str(key, value);
+    struct ltn_otlp_number p = {.point = {.attrs = {&a, key[0] != '\0' ? 1 : 0},
+                                          .start_ns = END_NS - 10,
+                                          .time_ns = END_NS},
+                                .type = LTN_OTLP_DOUBLE,
+                                .d = v};
+    assert_int_equal(ltn_otlp_metrics_metric(&w, &m), 0);
+    assert_int_equal(ltn_otlp_metrics_number(&w, &p), 0);
+}
+
+static void op_number(const char *name, double v)
+{
+    struct ltn_otlp_metric m = {.name = ltn_otlp_str(name),
+                                .kind = LTN_OTLP_SUM,
+                                .temporality = LTN_OTLP_CUMULATIVE,
+                                .monotonic = true};
+    struct ltn_otlp_attr a[] = {ltn_otlp_attr_str("lanterne.source", "cuda"),
+                                ltn_otlp_attr_str("lanterne.op", "cudaMalloc")};
+    struct ltn_otlp_number p = {
+        .point = {.attrs = {a, 2}, .time_ns = END_NS}, .type = LTN_OTLP_DOUBLE, .d = v};
+    assert_int_equal(ltn_otlp_metrics_metric(&w, &m), 0);
+    assert_int_equal(ltn_otlp_metrics_number(&w, &p), 0);
+}
+
+static struct ltn_decode_result decode(void)
+{
+    struct ltn_decoder *d = ltn_decoder_new();
+    struct ltn_decode_result r;
+    assert_int_equal(ltn_otlp_metrics_end(&w), 0);
+    assert_int_equal(ltn_decode_metrics(d, body.data, body.len, END_NS + 5, &r), 0);
+    ltn_decoder_free(d);
+    ltn_buf_done(&body);
+    return r;
+}
+
+static void steps_and_their_parts(void **state)
+{
+    (void)state;
+    begin();
+    process();
+    number("lanterne.step.count", LTN_OTLP_SUM, 120, "", "");
+    number("lanterne.step.duration", LTN_OTLP_GAUGE, 0.11, "", "");
+    number("lanterne.step.self_time", LTN_OTLP_GAUGE, 0.05, "", "");
+    number("lanterne.step.peer_wait", LTN_OTLP_GAUGE, 0.06, "", "");
+    number("lanterne.step.coverage", LTN_OTLP_GAUGE, 0.9, "", "");
+    number("lanterne.step.split", LTN_OTLP_GAUGE, 0.04, "lanterne.state", "on_cpu");
+    number("lanterne.step.split", LTN_OTLP_GAUGE, 0.01, "lanterne.state", "disk");
+    number("lanterne.step.split", LTN_OTLP_GAUGE, 9, "lanterne.state", "no such part");
+    number("lanterne.step.split", LTN_OTLP_GAUGE, (double)NAN, "lanterne.state", "read");
+    for (int i = 1; i <= 6; i++) {
+        char comm[4] = {(char)('a' + i), '\x1b', 'x', 0};
+        number("lanterne.preemptor.time", LTN_OTLP_GAUGE, 0.001 * (i % 4 + i),
+               "lanterne.preemptor.comm", comm);
+    }
+    op_number("gpu.cuda.operation.count", 1000);
+    op_number("gpu.cuda.operation.errors", 2);
+    process(); /* the same resource once more: one process all the same */
+    op_number("gpu.cuda.operation.io", 4096);
+    struct ltn_decode_result r = decode();
+    struct ltn_update *u = r.update;
+    assert_int_equal(u->resource_count, 1);
+    assert_int_equal(u->point_count, 0); /* nothing of a process becomes a series */
+    const struct ltn_update_resource *p = u->resources;
+    assert_string_equal(p->node, "node?-1");
+    assert_true(p->is_process && p->has_sequence);
+    assert_int_equal(p->pid, 42);
+    assert_int_equal(p->rank, 3);
+    assert_int_equal(p->world_size, -1);
+    assert_int_equal(p->end_ns, END_NS);
+    assert_int_equal(p->start_ns, END_NS - 10);
+    assert_true(p->steps.present);
+    assert_int_equal(p->steps.steps_total, 120);
+    assert_true(fabs(p->steps.self_ns - 50e6) < 1);
+    assert_true(fabs(p->steps.part_ns[LTN_PART_ON_CPU] - 40e6) < 1);
+    assert_true(fabs(p->steps.part_ns[LTN_PART_DISK] - 10e6) < 1);
+    assert_true(p->steps.part_ns[LTN_PART_READ] == 0);
+    /* The four longest, longest first: 6+2, 5+1, 3+3, 2+2. */
+    assert_true(fabs(p->steps.preemptors[0].waited_ns - 8e6) < 1);
+    assert_string_equal(p->steps.preemptors[0].comm, "g?x");
+    assert_true(p->steps.preemptors[3].waited_ns >= 4e6 - 1);
+    assert_string_equal(p->ops->op, "cudaMalloc");
+    assert_null(p->ops->next);
+    assert_int_equal(p->ops->calls, 1000);
+    assert_int_equal(p->ops->errors, 2);
+    assert_int_equal(p->ops->bytes, 4096);
+    ltn_update_free(u);
+}
+
+static void a_window_without_self_time_is_no_rank_window(void **state)
+{
+    (void)state;
+    begin();
+    process();
+    number("lanterne.step.duration", LTN_OTLP_GAUGE, 0.11, "", "");
+    number("lanterne.step.self_time", LTN_OTLP_GAUGE, -0.05, "", "");
+    struct ltn_decode_result r = decode();
+    assert_false(r.update->resources->steps.present);
+    ltn_update_free(r.update);
+}
+
+static void nodes_gpus_and_series(void **state)
+{
+    (void)state;
+    begin();
+    resource(NULL, 0);
+    number("lanterne.gpu.clock.frequency", LTN_OTLP_GAUGE, 1.2e9, "hw.id", "GPU-1");
+    number("lanterne.gpu.clock.limit", LTN_OTLP_GAUGE, 2e9, "hw.id", "GPU-1");
+    number("lanterne.gpu.clock.reasons", LTN_OTLP_GAUGE, 64, "hw.id", "GPU-1");
+    number("lanterne.agent.drops", LTN_OTLP_SUM, 5, "lanterne.reason", "ring_full");
+    for (int i = 0; i < 40; i++) {
+        char uuid[8] = {'G', (char)('A' + i % 26), (char)('0' + i / 26), 0};
+        number("hw.power", LTN_OTLP_GAUGE, i, "hw.id", uuid);
+    }
+    struct ltn_decode_result r = decode();
+    const struct ltn_update_resource *n = r.update->resources;
+    size_t gpus = 0;
+    const struct ltn_update_gpu *first = NULL;
+    for (const struct ltn_update_gpu *g = n->gpus; g != NULL; g = g->next, gpus++)
+        if (strcmp(g->uuid, "GPU-1") == 0)
+            first = g;
+    assert_int_equal(gpus, 16); /* ceiling */
+    assert_non_null(first);
+    assert_true(first->clock_hz == 1.2e9 && first->clock_max_hz == 2e9);
+    assert_int_equal(first->clock_reasons, 64);
+    assert_true(first->utilization < 0);
+    assert_string_equal(n->health.drops->reason, "ring_full");
+    assert_int_equal(n->health.drops->count, 5);
+    assert_int_equal(r.update->point_count, 44);
+    const struct ltn_series_point *s = NULL;
+    for (const struct ltn_update_point *p = r.update->points; p != NULL; p = p->next)
+        if (strcmp(p->series.family, "lanterne_gpu_clock_frequency") == 0)
+            s = &p->series;
+    assert_non_null(s);
+    assert_string_equal(
+        s->labels, "instance=\"node?-1\",job=\"lanterne-agent\",node=\"node?-1\",hw_id=\"GPU-1\"");
+    ltn_update_free(r.update);
+}
+
+static void broken_requests_leave_nothing(void **state)
+{
+    (void)state;
+    begin();
+    process();
+    op_number("gpu.cuda.operation.count", 1000);
+    assert_int_equal(ltn_otlp_metrics_end(&w), 0);
+    struct ltn_decoder *d = ltn_decoder_new();
+    struct ltn_decode_result r;
+    size_t bad = 0;
+    for (size_t cut = 1; cut < body.len; cut++) {
+        int rc = ltn_decode_metrics(d, body.data, cut, END_NS, &r);
+        if (rc != 0) {
+            assert_null(r.update);
+            bad++;
+        }
+        ltn_update_free(r.update);
+    }
+    assert_true(bad > body.len / 2);
+    /* Every single byte changed: an error or an update, never worse. */
+    for (size_t i = 0; i < body.len; i++) {
+        char old = body.data[i];
+        body.data[i] = (char)(old ^ 0x55);
+        if (ltn_decode_metrics(d, body.data, body.len, END_NS, &r) != 0)
+            assert_null(r.update);
+        ltn_update_free(r.update);
+        body.data[i] = old;
+    }
+    ltn_decoder_free(d);
+    ltn_buf_done(&body);
+}
+
+static void incidents(void **state)
+{
+    struct ltn_otlp_logs_writer l;
+    struct ltn_decode_result r;
+    struct ltn_buf b;
+    struct ltn_otlp_attr res[] = {ltn_otlp_attr_str("service.name", "lanterne-agent"),
+                                  ltn_otlp_attr_str("host.name", "n1")};
+    struct ltn_otlp_attr a[] = {ltn_otlp_attr_str("lanterne.incident.id", "i-1"),
+                                ltn_otlp_attr_str("lanterne.incident.state", "open"),
+                                ltn_otlp_attr_double("lanterne.incident.explained_share", 7)};
+    struct ltn_otlp_log log = {
+        .time_ns = 5, .event_name = ltn_otlp_str("lanterne.incident"), .attrs = {a, 3}};
+    (void)state;
+    log.body = (struct ltn_otlp_value){.type = LTN_OTLP_STRING, .str = ltn_otlp_str("title")};
+    ltn_buf_init(&b, 1 << 16);
+    ltn_otlp_logs_begin(&l, &b);
+    assert_int_equal(ltn_otlp_logs_resource(&l, (struct ltn_otlp_attrs){res, 2}), 0);
+    assert_int_equal(ltn_otlp_logs_scope(&l, "s", NULL), 0);
+    assert_int_equal(ltn_otlp_logs_record(&l, &log), 0);
+    log.event_name = ltn_otlp_str("something else");
+    assert_int_equal(ltn_otlp_logs_record(&l, &log), 0);
+    log.event_name = ltn_otlp_str("lanterne.incident");
+    log.attrs.n = 0;
+    assert_int_equal(ltn_otlp_logs_record(&l, &log), 0);
+    assert_int_equal(ltn_otlp_logs_end(&l), 0);
+    struct ltn_decoder *d = ltn_decoder_new();
+    assert_int_equal(ltn_decode_logs(d, b.data, b.len, 9, &r), 0);
+    assert_int_equal(r.accepted, 1);
+    assert_int_equal(r.rejected, 2);
+    assert_non_null(r.message);
+    assert_int_equal(r.update->incident_count, 1);
+    assert_string_equal(r.update->incidents->title, "title");
+    assert_true(r.update->incidents->explained_share == 1);
+    ltn_update_free(r.update);
+    ltn_decoder_free(d);
+    ltn_buf_done(&b);
+}
+
+static void spans_are_counted(void **state)
+{
+    static const unsigned char two[] = {0x0a, 8, 0x12, 6, 0x12, 1, 0x0a, 0x12, 1, 0x0a};
+    uint64_t n = 9;
+    (void)state;
+    assert_int_equal(ltn_decode_count_spans(NULL, 0, &n), 0);
+    assert_int_equal(n, 0);
+    assert_int_equal(ltn_decode_count_spans(two, sizeof(two), &n), 0);
+    assert_int_equal(n, 2);
+    assert_int_equal(ltn_decode_count_spans(two, sizeof(two) - 1, &n), LTN_ERR_MALFORMED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_and_their_parts),
+        cmocka_unit_test(a_window_without_self_time_is_no_rank_window),
+        cmocka_unit_test(nodes_gpus_and_series),
+        cmocka_unit_test(broken_requests_leave_nothing),
+        cmocka_unit_test(incidents),
+        cmocka_unit_test(spans_are_counted),
+    };
+    return LTN_RUN_TESTS(tests);
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The record: totals that only grow, verdicts that come back, many threads that put. */
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmocka_all.h"
+
+#include "sql/db.h"
+#include "store/store.h"
+
+static char folder[64];
+static char path[96];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    (void)snprintf(folder, sizeof(folder), "/tmp/ltn-store-XXXXXX");
+    if (mkdtemp(folder) == NULL)
+        return -1;
+    (void)snprintf(path, sizeof(path), "%s/c.db", folder);
+    return 0;
+}
+
+static int drop_folder(void **state)
+{
+    static const char *const names[] = {"c.db", "c.db-wal", "c.db-shm"};
+    char name[128];
+    (void)state;
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(names); i++) {
+        (void)snprintf(name, sizeof(name), "%s/%s", folder, names[i]);
+        (void)unlink(name);
+    }
+    return rmdir(folder);
+}
+
+static struct ltn_store *open_store(void)
+{
+    struct ltn_store_opts o = {.path = path, .queue_items = 64, .queue_bytes = 1 << 20};
+    struct ltn_errinfo info = {0, ""};
+    struct ltn_store *s = NULL;
+    int rc = ltn_store_open(&o, &s, &info);
+    if (rc != 0)
+        fail_msg("%s", info.msg);
+    return s;
+}
+
+struct item {
+    struct ltn_store_item base;
+    struct ltn_update update;
+    struct ltn_update_resource res;
+    struct ltn_update_op op;
+    sem_t done;
+    int rc;
+};
+
+static void on_done(struct ltn_store_item *base, int rc)
+{
+    struct item *i = (struct item *)base;
+    i->rc = rc;
+    (void)sem_post(&i->done);
+}
+
+static void prepare(struct item *i, const char *node, uint64_t calls)
+{
+    memset(i, 0, sizeof(*i));
+    i->op = (struct ltn_update_op){.source = "cuda",
+                                   .op = "cudaMalloc",
+                                   .calls = calls,
+                                   .errors = calls / 10,
+                                   .bytes = calls * 8,
+                                   .has_counts = true};
+    i->res = (struct ltn_update_resource){.node = node,
+                                          .cluster = "",
+                                          .instance = "i",
+                                          .version = "1",
+                                          .sequence = calls,
+                                          .has_sequence = true,
+                                          .end_ns = 1000 + calls,
+                                          .is_process = true,
+                                          .pid = 7,
+                                          .proc_start_ns = 3,
+                                          .comm = "python3",
+                                          .job = "j",
+                                          .rank = 1,
+                                          .world_size = 2,
+                                          .local_rank = 0,
+                                          .gpu_uuid = "",
+                                          .ops = &i->op};
+    i->res.steps =
+        (struct ltn_update_rank){.present = true, .step_ns = 2, .self_ns = 1, .coverage = 1};
+    i->update = (struct ltn_update){.received_ns = 50, .resources = &i->res};
+    i->base = (struct ltn_store_item){&i->update, on_done};
+    (void)sem_init(&i->done, 0, 0);
+}
+
+static int put_and_wait(struct ltn_store *s, const char *node, uint64_t calls)
+{
+    struct item i;
+    prepare(&i, node, calls);
+    while (ltn_store_put(s, &i.base, 100) != 0)
+        (void)usleep(100);
+    (void)sem_wait(&i.done);
+    (void)sem_destroy(&i.done);
+    return i.rc;
+}
+
+static int64_t ask(const char *sql)
+{
+    struct ltn_db *db = NULL;
+    struct ltn_errinfo info;
+    int64_t v = -1;
+    assert_int_equal(ltn_db_open_readonly(path, &db, &info), 0);
+    assert_int_equal(ltn_db_get_i64(db, sql, &v), 0);
+    ltn_db_close(db);
+    return v;
+}
+
+static void totals_only_grow(void **state)
+{
+    (void)state;
+    struct ltn_store *s = open_store();
+    assert_int_equal(ltn_store_start(s), 0);
+    assert_int_equal(put_and_wait(s, "n1", 100), 0);
+    assert_int_equal(ask("SELECT calls FROM op_counts WHERE node = 'n1'"), 100);
+    assert_int_equal(put_and_wait(s, "n1", 250), 0);
+    assert_int_equal(put_and_wait(s, "n1", 180), 0); /* late */
+    assert_int_equal(put_and_wait(s, "n1", 250), 0); /* again */
+    ltn_store_free(s);
+    s = open_store();
+    assert_int_equal(ltn_store_start(s), 0);
+    assert_int_equal(put_and_wait(s, "n2", 5), 0);
+    ltn_store_free(s);
+    assert_int_equal(ask("SELECT calls FROM op_counts WHERE node = 'n1'"), 250);
+    assert_int_equal(ask("SELECT bytes FROM op_counts WHERE node = 'n1'"), 2000);
+    assert_int_equal(ask("SELECT count(*) FROM op_counts"), 2);
+    assert_int_equal(ask("SELECT count(*) FROM rank_windows WHERE node = 'n1'"), 3);
+    assert_int_equal(ask("SELECT sequence FROM nodes WHERE name = 'n1'"), 250);
+}
+
+static void another_start_of_the_agent_counts_on(void **state)
+{
+    (void)state;
+    struct ltn_store *s = open_store();
+    struct item i;
+    assert_int_equal(ltn_store_start(s), 0);
+    assert_int_equal(put_and_wait(s, "n1", 100), 0);
+    for (uint64_t calls = 30; calls <= 60; calls += 15) {
+        prepare(&i, "n1", calls);
+        i.res.instance = "second";
+        assert_int_equal(ltn_store_put(s, &i.base, 100), 0);
+        (void)sem_wait(&i.done);
+        (void)sem_destroy(&i.done);
+        assert_int_equal(i.rc, 0);
+    }
+    ltn_store_free(s);
+    assert_int_equal(ask("SELECT calls FROM op_counts"), 160);
+    assert_int_equal(ask("SELECT bytes FROM op_counts"), 1280);
+}
+
+struct kept {
+    size_t verdicts, incidents;
+    struct ltn_straggler_verdict last;
+};
+
+static void on_verdict(void *ctx, const struct ltn_straggler_verdict *v)
+{
+    struct kept *k = ctx;
+    k->verdicts++;
+    k->last = *v;
+}
+
+static void on_incident(void *ctx, const struct ltn_update_incident *i)
+{
+    struct kept *k = ctx;
+    (void)i;
+    k->incidents++;
+}
+
+static void verdicts_come_back(void **state)
+{
+    struct ltn_straggler_verdict v = {.job = "j",
+                                      .group = "g",
+                                      .key = "3",
+                                      .node = "n",
+                                      .rank = 3,
+                                      .cause = "cpu_contention",
+                                      .tier = "nvml",
+                                      .opened_at_ns = 10,
+                                      .updated_at_ns = 20,
+                                      .explained_share = 0.9,
+                                      .effect_pct = 33,
+                                      .method = LTN_METHOD_GPU_CLOCK};
+    (void)state;
+    struct ltn_store *s = open_store();
+    assert_int_equal(ltn_store_start(s), 0);
+    assert_int_equal(ltn_store_verdict(s, LTN_VERDICT_OPENED, &v), 0);
+    v.effect_pct = 44;
+    assert_int_equal(ltn_store_verdict(s, LTN_VERDICT_UPDATED, &v), 0);
+    v.opened_at_ns = 30;
+    v.effect_pct = 55;
+    assert_int_equal(ltn_store_verdict(s, LTN_VERDICT_OPENED, &v), 0);
+    assert_int_equal(put_and_wait(s, "n1", 1), 0);
+    ltn_store_free(s);
+    assert_int_equal(ask("SELECT count(*) FROM verdicts"), 3); /* append-only */
+    s = open_store();
+    struct kept k = {0};
+    struct ltn_store_sink sink = {&k, on_verdict, on_incident};
+    assert_int_equal(ltn_store_load(s, 10, &sink), 0);
+    ltn_store_free(s);
+    assert_int_equal(k.verdicts, 2);
+    assert_string_equal(k.last.cause, "cpu_contention");
+    assert_string_equal(k.last.tier, "nvml");
+    assert_int_equal(k.last.method, LTN_METHOD_GPU_CLOCK);
+    assert_true(k.last.effect_pct == 55);
+    assert_int_equal(k.last.opened_at_ns, 30);
+}
+
+struct putter {
+    struct ltn_store *s;
+    int n;
+};
+
+static void *put_many(void *arg)
+{
+    struct putter *p = arg;
+    char node[16];
+    (void)snprintf(node, sizeof(node), "t%d", p->n);
+    for (uint64_t i = 1; i <= 100; i++)
+        if (put_and_wait(p->s, node, i) != 0)
+            return arg;
+    return NULL;
+}
+
+static void threads_put_and_all_is_there(void **state)
+{
+    pthread_t t[4];
+    struct putter p[4];
+    (void)state;
+    struct ltn_store *s = open_store();
+    assert_int_equal(ltn_store_start(s), 0);
+    for (int i = 0; i < 4; i++) {
+        p[i] = (struct putter){s, i};
+        assert_int_equal(pthread_create(&t[i], NULL, put_many, &p[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        void *bad = NULL;
+        assert_int_equal(pthread_join(t[i], &bad), 0);
+        assert_null(bad);
+    }
+    struct ltn_store_stats st;
+    ltn_store_stats(s, &st);
+    assert_int_equal(st.items, 400);
+    assert_true(st.commits <= 400 && st.writable);
+    ltn_store_free(s);
+    assert_int_equal(ask("SELECT sum(calls) FROM op_counts"), 400);
+    assert_int_equal(ask("SELECT count(*) FROM rank_windows"), 400);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(totals_only_grow, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(another_start_of_the_agent_counts_on, make_folder,
+                                        drop_folder),
+        cmocka_unit_test_setup_teardown(verdicts_come_back, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(threads_put_and_all_is_there, make_folder, drop_folder),
+    };
+    return LTN_RUN_TESTS(tests);
+}

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From updates to group windows: alignment, roles, grace, repeats, ceilings. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmocka_all.h"
+
+#include "fleet/fleet.h"
+
+#define WINDOW_NS 10000000000ULL
+#define T0        (1700000000ULL * 1000000000ULL)
+
+/* One rank's window, as ingest would hand it over. */
+struct push {
+    const char *node;
+    const char *instance;
+    uint64_t sequence;
+    uint64_t end_ns;
+    int32_t rank, world;
+    const char *job;
+    uint64_t steps;
+    double self_ms;
+    uint64_t comm_id;
+    int32_t comm_size;
+    uint64_t comm_sequence;
+    uint64_t comm2_id;
+    int32_t comm2_size;
+    uint64_t comm2_sequence;
+    uint64_t launches;
+    double clock;
+    uint64_t reasons;
+};
+
+static void apply(struct ltn_fleet *f, const struct push *p, uint64_t now_ns)
+{
+    struct ltn_update u = {.received_ns = now_ns};
+    struct ltn_update_op op = {NULL, "cuda", "cudaLaunchKernel", p->launches, 0, 0, true, false,
+                               0,    {0}};
+    struct ltn_update_comm second = {NULL,          p->comm2_id,       p->rank,
+                                     p->comm2_size, p->comm2_sequence, 0};
+    struct ltn_update_comm comm = {
+        p->comm2_id != 0 ? &second : NULL, p->comm_id, p->rank, p->comm_size, p->comm_sequence, 0};
+    struct ltn_update_gpu gpu = {.uuid = "GPU-1",
+                                 .model = "",
+                                 .clock_hz = p->clock * 2e9,
+                                 .clock_max_hz = 2e9,
+                                 .clock_reasons = p->reasons,
+                                 .has_reasons = true,
+                                 .utilization = 0.9};
+    struct ltn_update_resource proc = {.node = p->node,
+                                       .cluster = "",
+                                       .instance = p->instance,
+                                       .version = "1",
+                                       .sequence = p->sequence,
+                                       .has_sequence = true,
+                                       .end_ns = p->end_ns,
+                                       .is_process = true,
+                                       .pid = 100 + (uint32_t)p->rank,
+                                       .proc_start_ns = 5,
+                                       .comm = "python3",
+                                       .job = p->job != NULL ? p->job : "",
+                                       .rank = p->rank,
+                                       .world_size = p->world,
+                                       .local_rank = 0,
+                                       .gpu_uuid = p->clock > 0 ? "GPU-1" : "",
+                                       .ops = p->launches > 0 ? &op : NULL,
+                                       .comms = p->comm_id != 0 ? &comm : NULL};
+    proc.steps = (struct ltn_update_rank){.present = p->self_ms > 0,
+                                          .steps_total = p->steps,
+                                          .step_ns = 200e6,
+                                          .self_ns = p->self_ms * 1e6,
+                                          .peer_wait_ns = 200e6 - p->self_ms * 1e6,
+                                          .coverage = 1};
+    struct ltn_update_resource node = {.next = &proc,
+                                       .node = p->node,
+                                       .cluster = "",
+                                       .instance = p->instance,
+                                       .version = "1",
+                                       .sequence = p->sequence,
+                                       .has_sequence = true,
+                                       .end_ns = p->end_ns,
+                                       .gpus = p->clock > 0 ? &gpu : NULL};
+    u.resources = &node;
+    ltn_fleet_apply(f, &u, now_ns);
+}
+
+struct world {
+    struct ltn_fleet *f;
+    unsigned opened, closed;
+    struct ltn_straggler_verdict last;
+    char node[16][16], instance[16][16];
+};
+
+static void on_verdict(void *ctx, enum ltn_straggler_change change, bool notable,
+                       const struct ltn_straggler_verdict *v)
+{
+    struct world *w = ctx;
+    (void)notable;
+    w->opened += change == LTN_VERDICT_OPENED;
+    w->closed += change == LTN_VERDICT_CLOSED;
+    w->last = *v;
+}
+
+static void setup(struct world *w, const struct ltn_fleet_opts *opts)
+{
+    struct ltn_fleet_opts o;
+    struct ltn_fleet_sink sink = {w, on_verdict};
+    ltn_fleet_opts_default(&o);
+    memset(w, 0, sizeof(*w));
+    w->f = ltn_fleet_new(opts != NULL ? opts : &o, &sink);
+    assert_non_null(w->f);
+    for (int i = 0; i < 16; i++) {
+        (void)snprintf(w->node[i], sizeof(w->node[i]), "node-%d", i);
+        (void)snprintf(w->instance[i], sizeof(w->instance[i]), "agent-%d", i);
+    }
+}
+
+/* Window k (from 1) of rank i in a job of n, its end moved by phase_ns. */
+static struct push window(struct world *w, int i, int n, uint64_t k, int64_t phase_ns)
+{
+    return (struct push){.node = w->node[i],
+                         .instance = w->instance[i],
+                         .sequence = k,
+                         .end_ns = T0 + k * WINDOW_NS + (uint64_t)phase_ns,
+                         .rank = i,
+                         .world = n,
+                         .job = "job",
+                         .steps = 50 * k,
+                         .self_ms = 50,
+                         .comm_id = 0xabc,
+                         .comm_size = n,
+                         .comm_sequence = 100 * k,
+                         .launches = 1000 * k};
+}
+
+static struct ltn_fleet_group *only_group(struct ltn_fleet *f, const char *job)
+{
+    size_t pos = 0;
+    struct ltn_fleet_job *j = ltn_map_get_str(&f->jobs, job);
+    assert_non_null(j);
+    assert_int_equal(j->groups.len, 1);
+    return ltn_map_next(&j->groups, &pos);
+}
+
+static void a_straggler_comes_through(void **state)
+{
+    struct world w;
+    (void)state;
+    setup(&w, NULL);
+    for (uint64_t k = 1; k <= 20; k++)
+        for (int i = 0; i < 4; i++) {
+            struct push p = window(&w, i, 4, k, 0);
+            if (i == 2 && k > 8)
+                p.self_ms = 80;
+            apply(w.f, &p, p.end_ns + 1000);
+        }
+    assert_int_equal(w.opened, 1);
+    assert_int_equal(w.last.rank, 2);
+    assert_string_equal(w.last.node, "node-2");
+    assert_string_equal(w.last.job, "job");
+    assert_non_null(ltn_fleet_node_verdict(w.f, "node-2"));
+    assert_null(ltn_fleet_node_verdict(w.f, "node-1"));
+    ltn_fleet_free(w.f);
+}
+
+/* Phases on both sides of the rounding point, with jitter: no window may be lost or doubled. */
+static void windows_of_any_phase_meet(void **state)
+{
+    static const int64_t phases_ms[] = {0, 4900, -4900, 2000};
+    (void)state;
+    for (int64_t base_ms = 0; base_ms < 10000; base_ms += 500) {
+        struct world w;
+        setup(&w, NULL);
+        for (uint64_t k = 1; k <= 20; k++)
+            for (int i = 0; i < 4; i++) {
+                int64_t jitter_ms = (int64_t)((k * 37 + (uint64_t)i * 11) % 7) * 20;
+                struct push p =
+                    window(&w, i, 4, k, (base_ms + phases_ms[i] / 2 + jitter_ms) * 1000000);
+                apply(w.f, &p, p.end_ns + 50000000);
+            }
+        ltn_fleet_tick(w.f, T0 + 30 * WINDOW_NS);
+        assert_int_equal(only_group(w.f, "job")->n, 4);
+        assert_int_equal(w.f->counters.windows, 80);
+        assert_int_equal(w.f->counters.windows_duplicate, 0);
+        assert_true(w.f->counters.windows_late <= 4);
+        /* Warm-up of group and ranks, and the last slot that only some have. */
+        assert_true(w.f->counters.groups_scored >= 15);
+        assert_true(w.f->counters.groups_abstained <= 5);
+        ltn_fleet_free(w.f);
+    }
+}
+
+static void repeats_change_nothing(void **state)
+{
+    struct world w;
+    (void)state;
+    setup(&w, NULL);
+    for (uint64_t k = 1; k <= 10; k++)
+        for (int i = 0; i < 4; i++) {
+            struct push p = window(&w, i, 4, k, 0);
+            apply(w.f, &p, p.end_ns + 1000);
+            apply(w.f, &p, p.end_ns + 2000);
+            if (k > 2) { /* and one from the past */
+                p = window(&w, i, 4, k - 2, 0);
+                apply(w.f, &p, p.end_ns + 2 * WINDOW_NS + 3000);
+            }
+        }
+    const struct ltn_fleet_node *n = ltn_map_get_str(&w.f->nodes, "node-1");
+    size_t pos = 0;
+    const struct ltn_fleet_op *op = ltn_map_next(&n->ops, &pos);
+    assert_int_equal(op->calls, 10000);
+    assert_int_equal(w.f->counters.windows, 40);
+    assert_int_equal(only_group(w.f, "job")->n, 4);
+    assert_int_equal(n->gaps, 0);
+    ltn_fleet_free(w.f);
+}
+
+static void a_missing_rank_costs_the_grace_only(void **state)
+{
+    struct world w;
+    (void)state;
+    setup(&w, NULL);
+    for (uint64_t k = 1; k <= 12; k++) {
+        for (int i = 0; i < 4; i++) {
+            struct push p = window(&w, i, 4, k, 0);
+            if (i != 3 || k < 6)
+                apply(w.f, &p, p.end_ns + 1000);
+        }
+        ltn_fleet_tick(w.f, T0 + k * WINDOW_NS + 2000);
+    }
+    struct ltn_fleet_group *g = only_group(w.f, "job");
+    /* 12 and 11 wait for rank 3; 10 had its grace of 1.5 windows. */
+    assert_int_equal(g->scored_ns, (T0 / WINDOW_NS + 10) * WINDOW_NS);
+    assert_int_equal(g->status.used, 3);
+    ltn_fleet_tick(w.f, T0 + 14 * WINDOW_NS);
+    assert_int_equal(g->scored_ns, (T0 / WINDOW_NS + 12) * WINDOW_NS);
+    struct push late = window(&w, 3, 4, 12, 0);
+    apply(w.f, &late, T0 + 14 * WINDOW_NS);
+    assert_int_equal(w.f->counters.windows_late, 1);
+    ltn_fleet_free(w.f);
+}
+
+/* Two stages: the same sizes, other numbers of operations per step on the small communicator. */
+static void roles_tell_stages_apart(void **state)
+{
+    struct world w;
+    (void)state;
+    setup(&w, NULL);
+    for (uint64_t k = 1; k <= 10; k++)
+        for (int i = 0; i < 8; i++) {
+            bool late_stage = i >= 4;
+            struct push p = window(&w, i, 8, k, 0);
+            p.self_ms = late_stage ? 90 : 50;
+            p.comm2_id = 0x100 + (uint64_t)(i % 4);
+            p.comm2_size = 2;
+            p.comm2_sequence = (late_stage ? 8 : 16) * p.steps;
+            apply(w.f, &p, p.end_ns + 1000);
+        }
+    struct ltn_fleet_job *j = ltn_map_get_str(&w.f->jobs, "job");
+    size_t pos = 0;
+    assert_int_equal(j->groups.len, 2);
+    for (struct ltn_fleet_group *g; (g = ltn_map_next(&j->groups, &pos)) != NULL;) {
+        assert_int_equal(g->n, 4);
+        assert_int_equal(g->status.state, LTN_GROUP_SCORED);
+        assert_int_equal(g->status.used, 4);
+    }
+    assert_int_equal(w.opened, 0);
+    ltn_fleet_free(w.f);
+}
+
+static void without_a_job_key_the_communicator_is_the_job(void **state)
+{
+    struct world w;
+    (void)state;
+    setup(&w, NULL);
+    for (uint64_t k = 1; k <= 5; k++)
+        for (int i = 0; i < 4; i++) {
+            struct push p = window(&w, i, 4, k, 0);
+            p.job = NULL;
+            apply(w.f, &p, p.end_ns + 1000);
+        }
+    assert_int_equal(only_group(w.f, "comm-0000000000000abc")->n, 4);
+    /* Without communicators: job key and world size. */
+    for (uint64_t k = 1; k <= 5; k++)
+        for (int i = 4; i < 8; i++) {
+            struct push p = window(&w, i, 4, k, 0);
+            p.job = "env";
+            p.comm_id = 0;
+            apply(w.f, &p, p.end_ns + 1000);
+        }
+    assert_string_equal(only_group(w.f, "env")->name, "size-4/role-0");
+    ltn_fleet_free(w.f);
+}
+
+static void the_gpu_is_joined(void **state)
+{
+    struct world w;
+    (void)state;
+    setup(&w, NULL);
+    for (uint64_t k = 1; k <= 16; k++)
+        for (int i = 0; i < 4; i++) {
+            struct push p = window(&w, i, 4, k, 0);
+            p.clock = i == 1 ? 0.6 : 1.0;
+            p.reasons = i == 1 ? 0x8 : 0;
+            apply(w.f, &p, p.end_ns + 1000);
+        }
+    assert_int_equal(w.opened, 1);
+    assert_int_equal(w.last.rank, 1);
+    assert_string_equal(w.last.cause, "gpu_clock");
+    ltn_fleet_free(w.f);
+}
+
+static void silence_ends_a_job_and_its_verdicts(void **state)
+{
+    struct world w;
+    (void)state;
+    setup(&w, NULL);
+    for (uint64_t k = 1; k <= 12; k++)
+        for (int i = 0; i < 4; i++) {
+            struct push p = window(&w, i, 4, k, 0);
+            if (i == 2)
+                p.self_ms = 90;
+            apply(w.f, &p, p.end_ns + 1000);
+        }
+    assert_int_equal(w.opened, 1);
+    ltn_fleet_tick(w.f, T0 + 30 * WINDOW_NS);
+    assert_int_equal(w.closed, 0);
+    ltn_fleet_tick(w.f, T0 + 100 * WINDOW_NS);
+    assert_int_equal(w.closed, 1);
+    assert_string_equal(w.last.close_reason, "gone");
+    assert_non_null(ltn_fleet_closed(w.f, 0));
+    assert_null(ltn_fleet_closed(w.f, 1));
+    ltn_fleet_tick(w.f, T0 + 1000 * WINDOW_NS);
+    assert_int_equal(w.f->jobs.len, 0);
+    assert_int_equal(w.f->procs.len, 0);
+    ltn_fleet_free(w.f);
+}
+
+static void ceilings_refuse_and_count(void **state)
+{
+    struct world w;
+    struct ltn_fleet_opts o;
+    (void)state;
+    ltn_fleet_opts_default(&o);
+    o.max_nodes = 4;
+    o.max_processes = 3;
+    o.max_jobs = 1;
+    setup(&w, &o);
+    for (int i = 0; i < 8; i++) {
+        struct push p = window(&w, i, 8, 1, 0);
+        p.job = i % 2 ? "a" : "b";
+        apply(w.f, &p, p.end_ns + 1000);
+    }
+    assert_int_equal(w.f->nodes.len, 4);
+    assert_int_equal(w.f->procs.len, 3);
+    assert_int_equal(w.f->jobs.len, 1);
+    assert_true(w.f->counters.refused_nodes >= 4);
+    assert_true(w.f->counters.refused_processes >= 1);
+    assert_true(w.f->counters.refused_jobs >= 1);
+    ltn_fleet_free(w.f);
+}
+
+static void a_wrong_clock_is_seen_and_corrected(void **state)
+{
+    struct world w;
+    (void)state;
+    setup(&w, NULL);
+    for (uint64_t k = 1; k <= 30; k++)
+        for (int i = 0; i < 4; i++) {
+            struct push p = window(&w, i, 4, k, 0);
+            uint64_t received = p.end_ns + 1000;
+            if (i == 3)
+                p.end_ns -= 3600 * 1000000000ULL; /* an hour behind */
+            apply(w.f, &p, received);
+        }
+    const struct ltn_fleet_node *n = ltn_map_get_str(&w.f->nodes, "node-3");
+    assert_true(n->clock_offset_ns < -3590LL * 1000000000LL);
+    assert_int_equal(only_group(w.f, "job")->status.used, 4);
+    n = ltn_map_get_str(&w.f->nodes, "node-1");
+    assert_int_equal(n->clock_offset_ns, 0);
+    ltn_fleet_free(w.f);
+}
+
+static void lost_windows_are_counted_by_sequence(void **state)
+{
+    struct world w;
+    (void)state;
+    setup(&w, NULL);
+    for (uint64_t k = 1; k <= 9; k += 4) {
+        struct push p = window(&w, 0, 4, k, 0);
+        apply(w.f, &p, p.end_ns);
+    }
+    const struct ltn_fleet_node *n = ltn_map_get_str(&w.f->nodes, "node-0");
+    assert_int_equal(n->gaps, 6);
+    struct push p = window(&w, 0, 4, 20, 0);
+    p.instance = "another start of the agent";
+    p.launches = 10;
+    apply(w.f, &p, p.end_ns);
+    assert_int_equal(n->gaps, 6);
+    size_t pos = 0;
+    const struct ltn_fleet_op *op = ltn_map_next(&n->ops, &pos);
+    assert_int_equal(op->calls, 9000 + 10);
+    ltn_fleet_free(w.f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_straggler_comes_through),
+        cmocka_unit_test(windows_of_any_phase_meet),
+        cmocka_unit_test(repeats_change_nothing),
+        cmocka_unit_test(a_missing_rank_costs_the_grace_only),
+        cmocka_unit_test(roles_tell_stages_apart),
+        cmocka_unit_test(without_a_job_key_the_communicator_is_the_job),
+        cmocka_unit_test(the_gpu_is_joined),
+        cmocka_unit_test(silence_ends_a_job_and_its_verdicts),
+        cmocka_unit_test(ceilings_refuse_and_count),
+        cmocka_unit_test(a_wrong_clock_is_seen_and_corrected),
+        cmocka_unit_test(lost_windows_are_counted_by_sequence),
+    };
+    return LTN_RUN_TESTS(tests);
+}
