@@ -230,20 +230,24 @@ def test_short_processes_leave_nothing(procs, tmp_path):
             cap.finish(some)
             processes.extend(some)
 
-    wave(200)  # what is kept on purpose, up to a ceiling, has grown by then
+    wave(40)
     agent.wait_window(3)
     before, fds = level(agent), len(os.listdir(f"/proc/{agent.pid}/fd"))
-    rss = rss_kib(agent.pid)
-    wave(200)
 
     def settled():
         now = level(agent)
         return all(now[k] <= before[k] for k in before) and now
-    harness.wait_until(settled, 10, "empty kernel maps")
-    agent.wait_window(2)
-    assert len(os.listdir(f"/proc/{agent.pid}/fd")) == fds
-    growth = rss_kib(agent.pid) - rss
-    assert growth < 2560, f"resident memory grew by {growth} KiB"
+
+    # A leak grows with every wave; what the allocator keeps of the busiest moment does not.
+    growth = []
+    while len(growth) < 4 and min(growth, default=1 << 30) > 1024:
+        rss = rss_kib(agent.pid)
+        wave(200)
+        harness.wait_until(settled, 10, "empty kernel maps")
+        agent.wait_window(2)
+        assert len(os.listdir(f"/proc/{agent.pid}/fd")) == fds
+        growth.append(rss_kib(agent.pid) - rss)
+    assert min(growth) <= 1024, f"resident memory grew by {growth} KiB"
     for name in ("op_stats", "threads", "comms", "processes", "in_flight"):
         assert before[name] == 0
     agent.stop()
