@@ -25,8 +25,7 @@ size_t ltn_serve_not_ready(const struct ltn_serve *s, char reasons[LTN_READY_REA
     return n;
 }
 
-/* Sends what was written; the buffer is empty afterwards. */
-static void reply_json(struct ltn_http_request *req, int status, struct ltn_buf *b)
+void ltn_serve_reply_json(struct ltn_http_request *req, int status, struct ltn_buf *b)
 {
     if (ltn_buf_error(b) != 0) {
         int rc = ltn_buf_error(b);
@@ -56,7 +55,7 @@ static void finish_object(struct ltn_http_request *req, int status, struct ltn_b
                           struct ltn_json *j)
 {
     ltn_json_close_object(j);
-    reply_json(req, status, b);
+    ltn_serve_reply_json(req, status, b);
 }
 
 /* "5m" (that long ago), Unix ns, or nothing: everything kept. False when it is neither. */
@@ -154,7 +153,7 @@ static void on_node(void *arg, struct ltn_http_request *req)
     ltn_buf_init(&b, MAX_ANSWER_BYTES);
     ltn_json_init(&j, &b);
     ltn_serve_node(&j, s, n, true, ltn_now_unix_ns());
-    reply_json(req, 200, &b);
+    ltn_serve_reply_json(req, 200, &b);
 }
 
 static void on_job(void *arg, struct ltn_http_request *req)
@@ -168,7 +167,7 @@ static void on_job(void *arg, struct ltn_http_request *req)
     ltn_buf_init(&b, MAX_ANSWER_BYTES);
     ltn_json_init(&j, &b);
     ltn_serve_job(&j, s, o, true, ltn_now_unix_ns());
-    reply_json(req, 200, &b);
+    ltn_serve_reply_json(req, 200, &b);
 }
 
 static void on_stragglers(void *arg, struct ltn_http_request *req)
@@ -319,5 +318,10 @@ int ltn_serve_routes(struct ltn_serve *s, struct ltn_http_server *server)
         if (rc != 0)
             return rc;
     }
-    return 0;
+    const struct ltn_http_route query = {.methods = LTN_HTTP_POST,
+                                         .path = "/api/v1/query",
+                                         .content_types = "application/json",
+                                         .handle = ltn_serve_on_query,
+                                         .arg = s};
+    return ltn_http_server_route(server, &query);
 }

@@ -6,6 +6,12 @@
 #include "base/json.h"
 #include "serve/serve.h"
 
+/* Sends what was written; the buffer is empty afterwards. */
+void ltn_serve_reply_json(struct ltn_http_request *req, int status, struct ltn_buf *b);
+
+/* query.c: POST /api/v1/query. */
+void ltn_serve_on_query(void *arg, struct ltn_http_request *req);
+
 /* json.c: one object each, as values. */
 void ltn_serve_overview(struct ltn_json *j, const struct ltn_serve *s, uint64_t now_ns);
 void ltn_serve_node(struct ltn_json *j, const struct ltn_serve *s, const struct ltn_fleet_node *n,

@@ -273,6 +273,20 @@ static void put_process(struct ltn_json *j, const struct ltn_fleet_proc *p)
     ltn_json_close_object(j);
 }
 
+/* Measured over the node's control stream, else what its time stamps allow to say. */
+static void put_clock(struct ltn_json *j, const struct ltn_serve *s, const struct ltn_fleet_node *n)
+{
+    struct ltn_query_node known;
+    bool attached = ltn_query_hub_node(s->hub, n->name, &known);
+    bool measured = attached && known.has_clock;
+    ltn_json_kv_bool(j, "attached", attached);
+    ltn_json_kv_time(j, "attached_at", "attached_at_ns", known.attached_unix_ns);
+    ltn_json_kv_i64(j, "clock_offset_ns", measured ? known.clock_offset_ns : n->clock_offset_ns);
+    ltn_json_kv_u64(j, "clock_offset_uncertainty_ns",
+                    measured ? known.clock_uncertainty_ns : 3 * s->fleet->opts.window_ns);
+    ltn_json_kv_bool(j, "clock_offset_measured", measured);
+}
+
 void ltn_serve_node(struct ltn_json *j, const struct ltn_serve *s, const struct ltn_fleet_node *n,
                     bool full, uint64_t now_ns)
 {
@@ -285,8 +299,7 @@ void ltn_serve_node(struct ltn_json *j, const struct ltn_serve *s, const struct 
     ltn_json_kv_u64(j, "processes_count", n->process_count);
     ltn_json_kv_u64(j, "gpus_count", n->gpu_count);
     ltn_json_kv_u64(j, "incidents_count", n->incidents);
-    ltn_json_kv_i64(j, "clock_offset_ns", n->clock_offset_ns);
-    ltn_json_kv_u64(j, "clock_offset_uncertainty_ns", 3 * s->fleet->opts.window_ns);
+    put_clock(j, s, n);
     put_health(j, n);
     ltn_json_key(j, "gpus");
     ltn_json_open_array(j);
