@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake -DOUT=FILE.c -DROOT=DIR -DFILES=a;b -P embed.cmake: writes the files below ROOT as C arrays with their
 # media type and an entity tag from their hash. A file "index.html" is served as "/", others as "/assets/NAME".
-set(types "html=text/html; charset=utf-8" "js=text/javascript; charset=utf-8" "css=text/css; charset=utf-8"
-    "svg=image/svg+xml")
+set(types html=text/html js=text/javascript css=text/css svg=image/svg+xml)
 set(arrays "")
 set(rows "")
 set(n 0)
@@ -23,6 +22,9 @@ foreach(file IN LISTS FILES)
             set(type "${CMAKE_MATCH_1}")
         endif()
     endforeach()
+    if(type MATCHES "^text/")
+        string(APPEND type "; charset=utf-8")
+    endif()
     if(type STREQUAL "" OR len EQUAL 0)
         message(FATAL_ERROR "${file}: empty or of no known type")
     endif()

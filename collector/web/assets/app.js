@@ -196,7 +196,7 @@ $("token-form").addEventListener("submit", (e) => {
 const THEMES = ["auto", "light", "dark"];
 function drawTheme() {
   const t = document.documentElement.dataset.theme || "auto";
-  $("theme").textContent = `Theme: ${t}`;
+  $("theme").replaceChildren(h("span", { class: "wide" }, "Theme: "), t);
 }
 function nextTheme() {
   const t = THEMES[(THEMES.indexOf(document.documentElement.dataset.theme || "auto") + 1) % THEMES.length];

@@ -154,7 +154,7 @@ export function listen(root) {
 }
 
 // Bars of parts, one under the other on one scale. rows: [{name, parts: {part: ns}, wait: ns or null}].
-export function splitBars({ rows, title, id }) {
+export function splitBars({ rows, title, id, what = "Part of a step" }) {
   const used = [...partNames, ...new Set(rows.flatMap((r) => Object.keys(r.parts)))].filter((p, i, a) => a.indexOf(p) === i)
     .filter((p) => rows.some((r) => r.parts[p] > 0));
   const total = (r) => used.reduce((a, p) => a + (r.parts[p] || 0), 0);
@@ -168,7 +168,7 @@ export function splitBars({ rows, title, id }) {
         used.filter((p) => r.parts[p] > 0).map((p) => h("i", { class: cls(p), title: `${part(p)} ${duration(r.parts[p])}`, style: { width: `${(100 * r.parts[p]) / scale}%` } })),
         r.wait > 0 && h("i", { class: "p-wait", title: `waiting for peers ${duration(r.wait)}`, style: { width: `${(100 * r.wait) / scale}%` } })))),
     h("div", { class: "scroll" }, h("table", { class: "plain" },
-      h("thead", null, h("tr", null, h("th", { scope: "col" }, "Part of a step"), rows.map((r) => h("th", { scope: "col", class: "num" }, r.name)),
+      h("thead", null, h("tr", null, h("th", { scope: "col" }, what), rows.map((r) => h("th", { scope: "col", class: "num" }, r.name)),
         rows.length === 2 && h("th", { scope: "col", class: "num" }, "Difference"))),
       h("tbody", null,
         used.map((p) => h("tr", null, h("th", { scope: "row" }, h("i", { class: `swatch ${cls(p)}` }), part(p)),

@@ -41,7 +41,7 @@ function compare(a, b) {
 }
 
 // cols: [{name, cell(row), by(row)?, num?}]; by makes a column sortable. More than limit rows are said, not shown.
-export function table({ id, caption, cols, rows, key, rowClass, limit = 500 }) {
+export function table({ id, caption, cols, rows, key, rowClass, limit = 500, small }) {
   const sort = sorts.get(id);
   let all = rows;
   if (sort && cols[sort.col]?.by) {
@@ -54,7 +54,7 @@ export function table({ id, caption, cols, rows, key, rowClass, limit = 500 }) {
       c.by ? h("button", { type: "button", class: "sort", "data-act": "sort", "data-table": id, "data-col": i },
         c.name, h("span", { class: "arrow", "aria-hidden": "true" }, state === "descending" ? "▼" : state ? "▲" : "")) : c.name);
   });
-  return h("div", { class: "scroll", "data-key": id }, h("table", { class: "cards" },
+  return h("div", { class: "scroll", "data-key": id }, h("table", { class: small ? "cards small" : "cards" },
     h("caption", { class: "sr" }, caption),
     h("thead", null, h("tr", null, head)),
     h("tbody", null, all.slice(0, limit).map((r) => h("tr", { "data-key": key(r), class: rowClass && rowClass(r) },
@@ -152,6 +152,17 @@ function heatClass(ratio) {
 const roving = new Map();
 export function rememberCell(map, cell) {
   roving.set(map, cell);
+}
+
+// One entry per rank: of processes with one rank (a restarted one, workers that inherited its environment) the newest
+// that has steps. The API lists them by rank, then by start.
+export function current(ranks) {
+  const best = new Map();
+  for (const r of ranks) {
+    const old = best.get(r.rank_key);
+    if (!old || typeof r.self_time_ns === "number" || typeof old.self_time_ns !== "number") best.set(r.rank_key, r);
+  }
+  return [...best.values()];
 }
 
 const MAX_NODES = 256;

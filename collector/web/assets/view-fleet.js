@@ -3,7 +3,7 @@
 import { get, getKept } from "/assets/api.js";
 import { h } from "/assets/dom.js";
 import { ago, count, duration, hours, percent, plural } from "/assets/format.js";
-import { badge, empty, heatLegend, heatMap, incidentLink, jobLink, nodeLink, section, severity, table, tile, tiles, verdictCard } from "/assets/parts.js";
+import { badge, current, empty, heatLegend, heatMap, incidentLink, jobLink, nodeLink, section, severity, table, tile, tiles, verdictCard } from "/assets/parts.js";
 
 const MAX_MAPS = 8;
 const LARGE = 400; // nodes or ranks: lists are then fetched twice a minute
@@ -82,7 +82,7 @@ export function render(d, route, o) {
       d.maps.length ? [heatLegend(), d.maps.map((j) => h("div", { class: "map", "data-key": j.job },
         h("h3", null, h("a", { href: jobLink(j.job) }, j.job),
           h("span", { class: "sub" }, `${count(j.ranks_count)} ${j.world_size === null ? "" : `of ${count(j.world_size)} `}ranks, step ${duration(j.step_time_ns)}${j.running ? "" : ", not running now"}`)),
-        heatMap(j.job, j.ranks))),
+        heatMap(j.job, current(j.ranks)))),
       d.jobs.length > d.maps.length && h("p", { class: "note" }, h("a", { href: "#/jobs" }, `All ${count(d.jobs.length)} jobs`))]
         : empty("No ranks yet", "A process becomes a rank with its first NCCL communicator or with RANK and WORLD_SIZE in its environment.")),
     section("Nodes", "nodes-list", nodeTable(d.nodes, now)));

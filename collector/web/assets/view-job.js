@@ -4,7 +4,7 @@ import { get } from "/assets/api.js";
 import { lineChart, splitBars } from "/assets/charts.js";
 import { h } from "/assets/dom.js";
 import { ago, cause, count, duration, groupState, hours, median, percent, residual, throttle } from "/assets/format.js";
-import { badge, empty, heatLegend, heatMap, jobLink, nodeLink, section, table, tile, tiles, verdictCard, who } from "/assets/parts.js";
+import { badge, current, empty, heatLegend, heatMap, jobLink, nodeLink, section, table, tile, tiles, verdictCard, who } from "/assets/parts.js";
 
 const MANY = 128; // ranks: above, only the chosen one comes with its history
 
@@ -40,10 +40,11 @@ export async function load(route) {
   let job = await get(many ? `${path}?windows=0` : path);
   loaded.set(job.job, job.ranks_count);
   if (many && job.ranks_count <= MANY) job = await get(path);
+  job.ranks = current(job.ranks);
   const chosen = choose(job.ranks, route.args[2]);
   if (chosen && job.ranks_count > MANY) {
     const one = await get(`${path}?rank=${encodeURIComponent(chosen.rank_key)}`);
-    chosen.windows = one.ranks[0]?.windows ?? [];
+    chosen.windows = one.ranks.find((r) => r.pid === chosen.pid && r.node === chosen.node)?.windows ?? [];
   }
   const past = await get("stragglers?since=6h");
   return { job, chosen, past: past.stragglers.filter((v) => v.job === job.job && v.state === "closed") };

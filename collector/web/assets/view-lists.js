@@ -3,7 +3,7 @@
 import { get } from "/assets/api.js";
 import { splitBars } from "/assets/charts.js";
 import { h } from "/assets/dom.js";
-import { cause, clock, count, duration, moment, percent } from "/assets/format.js";
+import { ago, cause, clock, count, duration, moment, percent } from "/assets/format.js";
 import { badge, empty, incidentLink, incidentTable, jobLink, nodeLink, section, severity, stragglerTable, tile, tiles } from "/assets/parts.js";
 
 const SINCE = [["15m", "15 minutes"], ["1h", "1 hour"], ["6h", "6 hours"], ["1d", "1 day"], ["1w", "1 week"], ["", "all that is kept"]];
@@ -37,10 +37,9 @@ export const incidents = {
     const q = new URLSearchParams();
     for (const name of ["severity", "node"]) if (param(route, name, "")) q.set(name, param(route, name, ""));
     if (param(route, "since", "1d")) q.set("since", param(route, "since", "1d"));
-    const d = await get(`incidents?${q}`);
-    return d;
+    return get(`incidents?${q}`);
   },
-  render(d, route, o, width) {
+  render(d, route, o) {
     const node = param(route, "node", "");
     return h("div", { class: "view" }, h("h1", null, "Incidents"),
       h("div", { class: "filters" },
@@ -132,7 +131,7 @@ export const incident = {
     const d = await get(`incidents?node=${encodeURIComponent(node)}`);
     return { incident: d.incidents.find((i) => i.id === id) };
   },
-  render(d, route) {
+  render(d, route, o) {
     const i = d.incident;
     const crumbs = h("p", { class: "crumbs" }, h("a", { href: "#/incidents" }, "Incidents"), " / ");
     if (!i) return h("div", { class: "view" }, crumbs, h("h1", null, "Incident"), empty("No such incident", "It is not among those the collector keeps in memory (the last 4,096)."));
@@ -145,11 +144,11 @@ export const incident = {
     return h("div", { class: "view" }, crumbs,
       h("h1", null, i.title || i.kind || i.id, " ", severity(i.severity), " ", i.state === "open" ? badge("warn", "open") : badge("quiet", "closed")),
       tiles(tile("Root cause", cause(i.cause)), tile("Explained", percent(i.explained_share), "of the excess"),
-        tile("Seen", count(i.count), i.count === 1 ? "time" : "times"), tile("Lasted", duration((i.closed_at_ns || i.last_change_at_ns) - i.opened_at_ns)),
+        tile("Seen", count(i.count), i.count === 1 ? "time" : "times"), i.closed_at_ns ? tile("Lasted", duration(i.closed_at_ns - i.opened_at_ns)) : tile("Open for", duration(o.now_ns - i.opened_at_ns), `last seen ${ago(i.last_change_at_ns, o.now_ns)}`),
         tile("Where", h("a", { href: nodeLink(i.node) }, i.node), i.pid ? `process ${i.pid}` : null),
         i.job && tile("Job", h("a", { href: jobLink(i.job) }, i.job), i.rank === null ? null : h("a", { href: jobLink(i.job, String(i.rank)) }, `rank ${i.rank}`))),
       section("Timeline", "timeline", timeline(i, events.flatMap(([, v]) => v))),
-      splits.length > 0 && section("Measured split", "split", splitBars({ id: "split", title: "Where the time went", rows: splits.map(([k, v]) => ({ name: label(k), parts: strip(v) })) })),
+      splits.length > 0 && section("Measured split", "split", splitBars({ id: "split", title: "Where the time went", what: "Part", rows: splits.map(([k, v]) => ({ name: label(k), parts: strip(v) })) })),
       stacks.map(([k, v]) => section(k === "stack" ? "Stack" : label(k), `stack-${k}`, h("ol", { class: "stack" }, v.map((f) => h("li", null, frame(f)))))),
       section("Evidence", "evidence", rest.length ? tree(Object.fromEntries(rest)) : typeof evidence === "string" ? h("pre", null, evidence)
         : Array.isArray(evidence) ? tree(evidence) : h("p", { class: "note" }, fields.length ? "All of it is shown above." : "The agent sent none.")),

@@ -135,6 +135,7 @@ export const health = {
   render(d, route, o) {
     const all = { ...d.ingest, ...d.fleet, ...d.store };
     const rows = Object.entries(COUNTERS).map(([k, text]) => ({ k, text, n: all[k] ?? 0 }));
+    const some = rows.filter((r) => r.n > 0);
     const refused = rows.filter((r) => BAD.test(r.k)).reduce((a, r) => a + r.n, 0);
     const lost = Object.entries(d.agents.drops).map(([reason, n]) => ({ reason, n }));
     const dropped = lost.reduce((a, x) => a + x.n, 0);
@@ -146,9 +147,9 @@ export const health = {
         tile("Dropped by agents", count(dropped), `of ${count(d.agents.calls_seen)} calls seen`, dropped > 0 && "warn"),
         tile("Missing windows", count(d.agents.windows_missing), null, d.agents.windows_missing > 0 && "warn"),
         tile("Queue", count(d.store.queue_items), bytes(d.store.queue_bytes)),
-        tile("Database", d.store.writable ? bytes(d.store.file_bytes) : "cannot write", d.store.writable ? `${count(d.store.commits)} commits` : d.store.error, !d.store.writable && "bad")),
+        tile("Database", !d.store.writable ? "cannot write" : d.store.file_bytes ? bytes(d.store.file_bytes) : "writable", d.store.writable ? `${count(d.store.commits)} commits` : d.store.error, !d.store.writable && "bad")),
       section("Dropped by agents, by reason", "drops", lost.length ? table({
-        id: "drops", caption: "Drops by reason", rows: lost, key: (x) => x.reason,
+        id: "drops", caption: "Drops by reason", rows: lost, key: (x) => x.reason, small: true,
         cols: [{ name: "Reason", by: (x) => x.reason, cell: (x) => x.reason.replace(/_/g, " ") }, { name: "Records", num: true, by: (x) => x.n, cell: (x) => count(x.n) }],
       }) : empty("Nothing dropped", "Every agent stored everything it saw.")),
       losing.length > 0 && section("Nodes that lost something", "losing", table({
@@ -157,10 +158,12 @@ export const health = {
           { name: "Missing windows", num: true, by: (n) => n.agent.windows_missing, cell: (n) => count(n.agent.windows_missing) },
           { name: "Reasons", cell: (n) => Object.entries(n.agent.drops).filter(([, v]) => v > 0).map(([k, v]) => `${k.replace(/_/g, " ")} ${count(v)}`).join(", ") || "–" }],
       })),
-      section("Refused, late and out of the ordinary", "counters", table({
-        id: "counters", caption: "Counters since start", rows, key: (r) => r.k,
-        cols: [{ name: "What", by: (r) => r.text, cell: (r) => r.text }, { name: "Since start", num: true, by: (r) => r.n, cell: (r) => count(r.n) }],
-      })),
+      section("Refused, late and out of the ordinary", "counters",
+        some.length > 0 && table({
+          id: "counters", caption: "Counters since start", rows: some, key: (r) => r.k, small: true,
+          cols: [{ name: "What", by: (r) => r.text, cell: (r) => r.text }, { name: "Since start", num: true, by: (r) => r.n, cell: (r) => count(r.n) }],
+        }),
+        h("p", { class: "note" }, `None since start: ${rows.filter((r) => r.n === 0).map((r) => r.text).join(", ")}.`)),
       h("p", { class: "note" }, `lanterne-collector ${o.version}, up since ${moment(o.started_at_ns)}. The same numbers for machines: /metrics.`));
   },
 };
