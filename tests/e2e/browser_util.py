@@ -110,6 +110,7 @@ class Browser:
 
     def screenshot(self, path):
         """The whole page, also below the fold."""
+        self.js("scrollTo(0, 0)")
         shot = self.cdp("Page.captureScreenshot", format="png", captureBeyondViewport=True)
         with open(path, "wb") as f:
             f.write(base64.b64decode(shot["data"]))

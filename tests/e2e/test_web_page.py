@@ -21,7 +21,9 @@ EVIL = "<img src=x onerror=window.broken=1>"
 EVIDENCE = {
     "op": "cudaStreamSynchronize", "wall_ns": 142_000_000, "usual_ns": 17_000_000,
     "split_ns": {"on_cpu": 4_000_000, "run_queue": 118_000_000, "device": 20_000_000},
-    "preemptor": {"comm": "logrotate", "waited_ns": 111_000_000},
+    "usual_split_ns": {"on_cpu": 4_000_000, "run_queue": 1_000_000, "device": 12_000_000}, "lost_share": 0.31,
+    "window_start": "2026-01-01T00:00:00.000000000Z", "window_start_ns": 1_767_225_600_000_000_000,
+    "preemptors": [{"comm": "logrotate", "pid": 4242, "waited_ns": 111_000_000}],
     "timeline": [{"at_ns": 2_000_000, "text": "logrotate started on CPU 3"},
                  {"at_ns": 9_000_000, "text": "cudaStreamSynchronize entered", "duration_ns": 142_000_000}],
     "stack": [{"function": "train_step", "file": "train.py", "line": 212}, {"function": "main", "file": "train.py", "line": 40}],
@@ -245,7 +247,8 @@ def test_lists_incident_operations_health(tab, collector):
     tab.wait_text("Measured split")
     text = tab.text("main")
     assert "logrotate started on CPU 3" in text and "train_step (train.py:212)" in text and "94 %" in text
-    assert "waiting for a CPU" in text and "118 ms" in text and "usual" in text
+    assert "waiting for a CPU" in text and "118 ms" in text and "+117 ms" in text
+    assert "31.0 %" in text and text.count("window start") == 1
     shot(tab, "incident-light")
 
     tab.go(collector.url("/#/ops"))

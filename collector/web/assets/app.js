@@ -145,6 +145,7 @@ function schedule() {
 // After a change of the view: the top of it, and its heading for screen readers.
 function arrived() {
   scrollTo(0, 0);
+  $("nav").querySelector("[aria-current]")?.scrollIntoView({ inline: "nearest", block: "nearest" });
   say(main.querySelector("h1")?.textContent || "");
 }
 

@@ -18,12 +18,11 @@ function scales(lines, band, marks, width) {
   for (const l of lines) for (const [x, y] of l.points) if (y !== null) xs.push(x), ys.push(y);
   for (const [x, lo, hi] of band) xs.push(x), ys.push(lo, hi);
   if (!xs.length) return null;
-  const top = ys.reduce((a, b) => Math.max(a, b), 0), least = ys.reduce((a, b) => Math.min(a, b), Infinity);
+  const top = ys.reduce((a, b) => Math.max(a, b), 0);
   const x0 = xs.reduce((a, b) => Math.min(a, b)), x1 = xs.reduce((a, b) => Math.max(a, b));
-  // From zero, so that a difference looks as large as it is, unless all lines lie close together far above it.
-  const low = least > 0.75 * top ? Math.max(0, least - 0.6 * (top - least) - 0.05 * top) : 0;
-  const step = niceStep(1.08 * top - low || 1, 4);
-  const y0 = Math.floor(low / step) * step, y1 = Math.max(Math.ceil((1.02 * top) / step), y0 / step + 1) * step;
+  // From zero, so that a difference looks as large as it is.
+  const step = niceStep(1.08 * top || 1, 4);
+  const y0 = 0, y1 = Math.max(Math.ceil((1.02 * top) / step), 1) * step;
   const w = width - PAD.left - PAD.right, hgt = HEIGHT - PAD.top - PAD.bottom;
   return {
     x0, x1, y0, y1, step, w, h: hgt,
@@ -98,7 +97,7 @@ export function lineChart({ id, title, lines, band = [], bandName, marks = [], w
   band.length > 1 && s("path", { class: "band", d: bandPath(band, sc) }),
   marks.filter((m) => m.at >= sc.x0 && m.at <= sc.x1).map((m) => [
     s("line", { class: "mark", x1: at(sc.x(m.at)), x2: at(sc.x(m.at)), y1: PAD.top, y2: HEIGHT - PAD.bottom }),
-    s("text", { class: "mark-text", x: at(sc.x(m.at) + (sc.x(m.at) > width / 2 ? -5 : 5)), y: PAD.top + 11,
+    s("text", { class: "mark-text", x: at(sc.x(m.at) + (sc.x(m.at) > width / 2 ? -5 : 5)), y: HEIGHT - PAD.bottom - 7,
       "text-anchor": sc.x(m.at) > width / 2 ? "end" : "start" }, m.text)]),
   lines.map((l) => s("path", { class: `line ${l.cls}`, d: linePath(l.points, sc) })),
   s("g", { class: "hover", "data-key": "hover" }));

@@ -165,7 +165,8 @@ export function render(d, route, o, width) {
     job.ranks.length > 0 && section("Ranks against their peers", "map", heatLegend(), heatMap(job.job, job.ranks, chosen?.rank_key)),
     chosen ? rankPart(job, chosen, width)
       : route.args[2] !== undefined ? empty("No such rank", `Rank ${route.args[2]} is not in this job now.`) : empty("No ranks yet", "The job has processes, but none has told its rank."),
-    job.ranks.length > 0 && section("All ranks", "all-ranks", rankTable(job, chosen)),
+    job.ranks.length > 0 && section("All ranks", "all-ranks", h("details", { open: width > 700 || job.ranks.length <= 8 },
+      h("summary", null, `${count(job.ranks.length)} ranks, as a table`), rankTable(job, chosen))),
     job.groups.length > 0 && section("Peer groups", "groups", groupTable(job)),
     d.past.length > 0 && section("Earlier stragglers", "past", d.past.map((v) => verdictCard(v, o.now_ns))));
 }

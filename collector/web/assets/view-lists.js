@@ -80,9 +80,9 @@ function parse(text) {
 }
 
 const isObject = (v) => v !== null && typeof v === "object" && !Array.isArray(v);
-const isSplit = (k, v) => /split|parts/.test(k) && isObject(v) && Object.values(v).length > 0 && Object.values(v).every((x) => typeof x === "number");
+const isSplit = (k, v) => /split|parts/.test(k) && !/excess/.test(k) && isObject(v) && Object.values(v).length > 0 && Object.values(v).every((x) => typeof x === "number");
 const isStack = (k, v) => /stack|frames/.test(k) && Array.isArray(v);
-const isTimeline = (k, v) => /timeline|chain|events/.test(k) && Array.isArray(v) && v.length > 0 && v.every(isObject);
+const isTimeline = (k, v) => /timeline|chain|events|calls_before/.test(k) && Array.isArray(v) && v.length > 0 && v.every(isObject);
 
 function frame(f) {
   if (!isObject(f)) return String(f);
@@ -95,7 +95,7 @@ function scalar(key, v) {
   if (typeof v !== "number") return String(v);
   if (/_at_ns$|^(at|time|t)_ns$/.test(key)) return v > 1e15 ? moment(v) : duration(v);
   if (/_ns$/.test(key)) return duration(v);
-  if (/share|ratio/.test(key)) return percent(v, 1);
+  if (/share|ratio|pressure/.test(key)) return percent(v, 1);
   return Number.isInteger(v) ? v.toLocaleString("en") : String(v);
 }
 const label = (k) => k.replace(/_(at_)?ns$/, (m) => (m === "_at_ns" ? " at" : "")).replace(/_/g, " ");
@@ -111,15 +111,18 @@ function tree(v, depth = 0) {
 function timeline(i, events) {
   const rows = [[i.opened_at_ns, "Opened", i.title || i.kind]];
   for (const e of events) {
-    const at = e.at_ns ?? e.time_ns ?? e.t_ns ?? null;
+    // Times that are no Unix times count from the opening.
+    const given = e.at_ns ?? e.time_ns ?? e.t_ns;
+    const at = typeof given !== "number" ? null : given > 1e15 ? given : i.opened_at_ns + given;
     const text = e.text || e.title || e.event || e.what || e.op || e.kind || JSON.stringify(e);
-    const more = e.duration_ns !== undefined ? `, ${duration(e.duration_ns)}` : "";
-    rows.push([at, "", `${text}${more}`]);
+    const took = typeof e.duration_ns === "number" ? `, ${duration(e.duration_ns)}` : "";
+    rows.push([at, "", `${text}${took}${e.result ? `, result ${e.result}` : ""}`]);
   }
   if (i.count > 1) rows.push([i.last_change_at_ns, "Seen again", `${count(i.count)} times so far`]);
   if (i.closed_at_ns) rows.push([i.closed_at_ns, "Closed", `after ${duration(i.closed_at_ns - i.opened_at_ns)}`]);
-  // Times of events that are no Unix times count from the opening.
-  const when = (at) => (at === null ? "" : at > 1e15 ? clock(at) : `+${duration(at)}`);
+  rows.sort((a, b) => (a[0] ?? i.opened_at_ns) - (b[0] ?? i.opened_at_ns));
+  const near = (at) => at !== i.opened_at_ns && Math.abs(at - i.opened_at_ns) < 2e9;
+  const when = (at) => (at === null ? "" : near(at) ? `${at < i.opened_at_ns ? "−" : "+"}${duration(Math.abs(at - i.opened_at_ns))}` : clock(at));
   return h("ol", { class: "timeline" }, rows.map(([at, head, text]) =>
     h("li", null, h("span", { class: "when" }, when(at)), h("span", null, head && h("b", null, `${head}: `), text))));
 }
@@ -140,7 +143,8 @@ export const incident = {
     const splits = fields.filter(([k, v]) => isSplit(k, v)), stacks = fields.filter(([k, v]) => isStack(k, v));
     const events = fields.filter(([k, v]) => isTimeline(k, v) && !isStack(k, v));
     const used = new Set([...splits, ...stacks, ...events].map(([k]) => k));
-    const rest = fields.filter(([k]) => !used.has(k));
+    // A time in two forms is shown once.
+    const rest = fields.filter(([k]) => !used.has(k) && !(k.endsWith("_ns") && typeof evidence[k.slice(0, -3)] === "string"));
     return h("div", { class: "view" }, crumbs,
       h("h1", null, i.title || i.kind || i.id, " ", severity(i.severity), " ", i.state === "open" ? badge("warn", "open") : badge("quiet", "closed")),
       tiles(tile("Root cause", cause(i.cause)), tile("Explained", percent(i.explained_share), "of the excess"),
@@ -148,13 +152,15 @@ export const incident = {
         tile("Where", h("a", { href: nodeLink(i.node) }, i.node), i.pid ? `process ${i.pid}` : null),
         i.job && tile("Job", h("a", { href: jobLink(i.job) }, i.job), i.rank === null ? null : h("a", { href: jobLink(i.job, String(i.rank)) }, `rank ${i.rank}`))),
       section("Timeline", "timeline", timeline(i, events.flatMap(([, v]) => v))),
-      splits.length > 0 && section("Measured split", "split", splitBars({ id: "split", title: "Where the time went", what: "Part", rows: splits.map(([k, v]) => ({ name: label(k), parts: strip(v) })) })),
+      splits.length > 0 && section("Measured split", "split", splitBars({ id: "split", title: "Where the time went", what: "Part", rows: splits.map(([k, v]) => ({ name: SPLITS[k] || label(k), parts: strip(v) })) })),
       stacks.map(([k, v]) => section(k === "stack" ? "Stack" : label(k), `stack-${k}`, h("ol", { class: "stack" }, v.map((f) => h("li", null, frame(f)))))),
       section("Evidence", "evidence", rest.length ? tree(Object.fromEntries(rest)) : typeof evidence === "string" ? h("pre", null, evidence)
         : Array.isArray(evidence) ? tree(evidence) : h("p", { class: "note" }, fields.length ? "All of it is shown above." : "The agent sent none.")),
       h("p", { class: "note" }, `Kind ${i.kind || "–"}, id ${i.id}. On the node: lanterne explain --last 1`));
   },
 };
+
+const SPLITS = { split_ns: "now", usual_split_ns: "as usual" };
 
 // {"run_queue_ns": 1} as {"run_queue": 1}.
 function strip(parts) {

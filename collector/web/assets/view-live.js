@@ -84,10 +84,10 @@ export const node = {
         tile("Calls seen", count(a.calls_seen)), tile("Dropped", count(drops(n)), lost.map(([k, v]) => `${k.replace(/_/g, " ")} ${count(v)}`).join(", ") || null, drops(n) > 0 && "warn"),
         tile("Missing windows", count(a.windows_missing), null, a.windows_missing > 0 && "warn"),
         tile("Clock offset", n.clock_offset_ns ? `${n.clock_offset_ns < 0 ? "−" : "+"}${duration(Math.abs(n.clock_offset_ns))}` : "small", `± ${duration(n.clock_offset_uncertainty_ns)}`),
-        tile("Agent", a.version || "–", `${bytes(a.rss_bytes)} memory, ${duration(a.cpu_seconds * 1e9)} CPU`)),
+        tile("Agent", a.version || "–", a.rss_bytes > 0 ? `${bytes(a.rss_bytes)} memory, ${duration(a.cpu_seconds * 1e9)} CPU` : null)),
       d.stragglers.length > 0 && section("Stragglers", "stragglers", stragglerTable("node-stragglers", d.stragglers, o.now_ns)),
       section("GPUs", "gpus", n.gpus.length ? table({
-        id: "gpus", caption: "GPUs", rows: n.gpus, key: (g) => g.uuid,
+        id: "gpus", caption: "GPUs", rows: [...n.gpus].sort((x, y) => x.uuid.localeCompare(y.uuid)), key: (g) => g.uuid,
         cols: [
           { name: "GPU", by: (g) => g.uuid, cell: (g) => h("span", { class: "wrap" }, h("b", null, g.model || "GPU"), h("span", { class: "sub" }, g.uuid)) },
           { name: "Utilization", num: true, by: (g) => g.utilization, cell: (g) => percent(g.utilization) },
@@ -102,7 +102,7 @@ export const node = {
         ],
       }) : empty("No GPU reported", "The agent found no NVML on this node.")),
       section("Processes", "processes", n.processes.length ? table({
-        id: "processes", caption: "Processes", rows: n.processes, key: (p) => `${p.pid} ${p.started_at_ns}`,
+        id: "processes", caption: "Processes", rows: [...n.processes].sort((x, y) => (x.rank ?? 1e9) - (y.rank ?? 1e9) || x.pid - y.pid), key: (p) => `${p.pid} ${p.started_at_ns}`,
         cols: [
           { name: "Process", by: (p) => p.pid, cell: (p) => String(p.pid) }, { name: "Command", by: (p) => p.comm, cell: (p) => h("code", null, p.comm || "–") },
           { name: "Job", by: (p) => p.job, cell: (p) => (p.job ? h("a", { href: jobLink(p.job) }, p.job) : "–") },
