@@ -392,6 +392,32 @@ def test_light_dark_and_narrow(tab, collector):
     clean(tab, collector)
 
 
+def test_large_job(tab, collector):
+    """Dense cells, the slowest nodes when not all fit, and the history of one rank only."""
+    job = cu.Job(nodes=300, per_node=1, key="pretrain")
+
+    def change(j, i):
+        if i == 5:
+            r = j.rank(291)
+            r.slow, r.part, r.preemptor = 1.5, "run_queue", "logrotate"
+
+    cu.push_grpc(collector, job, 10, change)
+    tab.go(collector.url("/"))
+    tab.wait_text("Everybody waits for rank 291 on node-291")
+    assert tab.js("return document.querySelectorAll('.dense .heat-node').length") == 256
+    assert "44 more are not shown" in tab.text("main") and "50 more rows are not shown" in tab.text("main")
+    assert tab.js("return document.querySelector('.dense .cell.straggler').dataset.cell") == "291"
+    shot(tab, "fleet-large-light")
+    tab.requests()
+    tab.click(".dense .cell.straggler")
+    tab.wait_text("Self time per step")
+    assert tab.js("return document.querySelector('.line.l-own').getAttribute('d')").count("L") == 9
+    assert tab.js("return document.querySelector('.line.l-peers').getAttribute('d')").count("L") >= 6
+    asked = [u.rsplit("?", 1)[-1] for u in tab.requests() if "/api/v1/jobs/pretrain" in u]
+    assert asked and set(asked) == {"windows=0", "rank=291"}
+    assert tab.console() == []
+
+
 def test_text_of_traced_programs_stays_text(tab, collector):
     job = cu.Job(key=f"job {EVIL}")
     job.nodes = [f"node-{i}{EVIL}" for i in range(4)]

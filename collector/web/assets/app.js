@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Routes, refresh, theme, token: everything around the views.
 import { get, hasToken, setToken } from "/assets/api.js";
-import { listen as listenCharts } from "/assets/charts.js";
+import { listen as listenCharts, restore } from "/assets/charts.js";
 import { h, morph, say } from "/assets/dom.js";
 import { clock, count } from "/assets/format.js";
 import { empty, rememberCell, toggleSort } from "/assets/parts.js";
@@ -87,6 +87,7 @@ function draw() {
   const style = getComputedStyle(main);
   const width = main.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - (innerWidth < 700 ? 26 : 42);
   place(route.view.render(data, route, overview, Math.max(260, width)));
+  restore(main);
   const n = overview.stragglers_open;
   document.title = `${n ? `(${n}) ` : ""}${route.view.title(route)} · Lanterne`;
   morph($("foot"), h("footer", { id: "foot" }, `Lanterne ${overview.version} · windows of ${overview.window_ns / 1e9} s`));

@@ -123,6 +123,12 @@ function show(svg, i) {
   return texts.join(", ");
 }
 
+// After a refresh: the cross-hair again where somebody looks.
+export function restore(root) {
+  for (const svg of root.querySelectorAll("svg.plot"))
+    if (svg._at !== undefined && (svg === document.activeElement || svg.matches(":hover"))) show(svg, svg._at);
+}
+
 function indexAt(svg, clientX) {
   const { lines, sc, width } = svg._data;
   const box = svg.getBoundingClientRect();

@@ -166,8 +166,9 @@ export function current(ranks) {
 }
 
 const MAX_NODES = 256;
+const DENSE = 160; // ranks: above, cells are small and without text
 
-// Cells are ranks, boxes are nodes; worst nodes first when not all fit.
+// Cells are ranks, boxes are nodes; those with the slowest ranks when not all fit.
 export function heatMap(job, ranks, selected) {
   const nodes = new Map();
   for (const r of ranks) {
@@ -175,13 +176,14 @@ export function heatMap(job, ranks, selected) {
     nodes.get(r.node).push(r);
   }
   const worst = (list) => list.reduce((a, r) => Math.max(a, r.verdict ? 1e6 : r.self_time_ratio ?? 0), 0);
-  let boxes = [...nodes].sort((a, b) => compare(a[0], b[0]));
+  let boxes = [...nodes];
   const left = boxes.length - MAX_NODES;
   if (left > 0) boxes = boxes.sort((a, b) => worst(b[1]) - worst(a[1])).slice(0, MAX_NODES);
+  boxes.sort((a, b) => compare(a[0], b[0])); // so that a node keeps its place
   const shown = boxes.flatMap(([, list]) => list.map((r) => r.rank_key));
   const kept = roving.get(job);
   const first = shown.includes(kept) ? kept : selected ?? shown[0];
-  return h("div", { class: "heat", "data-key": `heat ${job}` },
+  return h("div", { class: ranks.length > DENSE ? "heat dense" : "heat", "data-key": `heat ${job}` },
     h("div", { class: "heat-map", role: "group", "data-heat": job, "aria-label": `Self time of the ranks of job ${job} against the median of their peers. Arrow keys move between ranks.` },
       boxes.map(([node, list]) => h("div", { class: "heat-node", "data-key": node },
         h("a", { class: "heat-name", href: nodeLink(node), title: node }, node),
@@ -190,7 +192,7 @@ export function heatMap(job, ranks, selected) {
           const text = `${who(r)} on ${node}: ${r.self_time_ratio === null || r.self_time_ratio === undefined ? "not judged" : `self time ${residual(r.self_time_ratio)} against its peers`}${v ? `, straggler, ${cause(v.cause)}` : ""}`;
           return h("a", { class: `cell ${heatClass(r.self_time_ratio)} ${v ? "straggler" : ""} ${r.rank_key === selected ? "selected" : ""}`, href: jobLink(job, r.rank_key),
             "data-key": r.rank_key, "data-cell": r.rank_key, tabindex: r.rank_key === first ? 0 : -1, title: text, "aria-label": text, "aria-current": r.rank_key === selected ? "true" : null },
-          h("span", { class: "cell-rank" }, v ? "▲ " : "", r.rank ?? r.rank_key), h("span", { class: "cell-value" }, residual(r.self_time_ratio ?? null)));
+          h("span", { class: "cell-rank" }, v ? "▲ " : "", h("span", null, r.rank ?? r.rank_key)), h("span", { class: "cell-value" }, residual(r.self_time_ratio ?? null)));
         }))))),
     left > 0 && h("p", { class: "note" }, `The ${MAX_NODES} nodes with the slowest ranks; ${count(left)} more are not shown.`));
 }
