@@ -37,11 +37,12 @@ def run(caps, *command, uid=None):
 class LeastAgent(cap.Agent):
     """An agent with these capabilities and no others."""
 
-    def __init__(self, procs, folder, caps, uid=None, window="1s"):
+    def __init__(self, procs, folder, caps, uid=None, window="1s", hide=None):
         self.db_path = os.path.join(str(folder), "lanterne.db")
         os.chown(folder, uid or 0, uid or 0)
+        own_mounts = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', hide] if hide else []
         self.process = procs.start(
-            *words(caps, harness.program("lanterne"), "agent", "--db", self.db_path, "--node=n0",
+            *own_mounts, *words(caps, harness.program("lanterne"), "agent", "--db", self.db_path, "--node=n0",
                    "--window", window, "--pid", str(os.getpid()), uid=uid))
         self.process.wait_log(r"tracing with (\w+) links", 30)
 
@@ -94,6 +95,15 @@ def test_the_charts_capabilities_are_enough(procs, tmp_path, open_folder, uid, e
     assert int(status["CapBnd"], 16) == held and status["NoNewPrivs"] == "1"
     assert status["Uid"].split() == [str(uid or 0)] * 4
     assert agent.link_kind in ("session", "multi")
+    check_job_is_traced(procs, tmp_path, agent)
+
+
+def test_libraries_that_only_the_job_can_see(procs, tmp_path, open_folder):
+    """As in a container: what the job has mapped lies in no folder that the agent has."""
+    require()
+    agent = LeastAgent(procs, open_folder, deploy.agent_capabilities("--set-json", "agent.extraCapabilities=[]"),
+                       hide=cap.SIM_DIR)
+    assert os.listdir(f"/proc/{agent.pid}/root{cap.SIM_DIR}") == [] and os.listdir(cap.SIM_DIR)
     check_job_is_traced(procs, tmp_path, agent)
 
 
