@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `lanterne agent`: the engine as a service. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,6 +147,20 @@ static int run(struct agent_run *a)
     return LTN_EXIT_OK;
 }
 
+/* Once, at the end: what caps or memory kept from being an incident. */
+static void say_lost_incidents(const struct agent_run *a)
+{
+    if (a->incidents.causal == NULL) {
+        return;
+    }
+    struct ltn_causal_stats s = ltn_causal_stats(a->incidents.causal);
+    if (s.suppressed_total + s.refused_total + a->incidents.lost > 0) {
+        ltn_log_warn("incidents: %" PRIu64 " opened, %" PRIu64 " kept out by caps, %" PRIu64
+                     " refused for memory, %" PRIu64 " changes not recorded",
+                     s.opened_total, s.suppressed_total, s.refused_total, a->incidents.lost);
+    }
+}
+
 int ltn_cmd_agent(int argc, char **argv)
 {
     struct agent_run a = {0};
@@ -157,6 +172,7 @@ int ltn_cmd_agent(int argc, char **argv)
     /* In the direction data takes: no more windows, then everything written, then everything sent.
      */
     ltn_engine_stop(a.engine);
+    say_lost_incidents(&a);
     ltn_incidents_done(&a.incidents);
     wait_for_last_window(&a);
     ltn_push_close(a.push);
