@@ -165,7 +165,7 @@ static void test_cancel_ends_a_running_statement(void **state)
     free(m);
     assert_true(ltn_answerer_cancel(f->a, 7));
     expect_end(f, 7, 1);
-    assert_false(ltn_answerer_cancel(f->a, 7));
+    assert_false(ltn_answerer_cancel(f->a, 70));
     ask(f, 8, "SELECT nix", 5000);
     expect_end(f, 8, 3);
 }
