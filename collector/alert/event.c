@@ -52,7 +52,8 @@ static char *object_end(struct object *o, int *rc)
     ltn_json_close_object(&o->json);
     if (*rc == 0)
         *rc = ltn_buf_error(&o->buf);
-    char *text = ltn_buf_steal(&o->buf, NULL);
+    size_t len;
+    char *text = ltn_buf_steal(&o->buf, &len);
     ltn_buf_done(&o->buf);
     return text;
 }
