@@ -82,23 +82,31 @@ static void put_shared(struct draft *d, const char *key, const char *value)
     put(&d->group, key, value);
 }
 
-/* Link to a page of the collector: BASE/#/KIND/NAME. */
-static void put_link(struct draft *d, const char *base, const char *kind, const char *name)
+static void put_escaped(struct ltn_buf *out, const char *text)
 {
     static const char plain[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
-    if (base[0] == '\0' || name[0] == '\0')
-        return;
+    for (const char *p = text; *p != '\0'; p++) {
+        if (strchr(plain, *p) != NULL)
+            (void)ltn_buf_putc(out, *p);
+        else
+            (void)ltn_buf_printf(out, "%%%02X", (unsigned)(unsigned char)*p);
+    }
+}
+
+/* Link to a page of the collector: BASE/#/x/y/..., parts up to NULL. */
+static void put_link(struct draft *d, const char *base, const char *const *parts)
+{
     size_t n = strlen(base);
+    if (n == 0)
+        return;
     while (n > 0 && base[n - 1] == '/')
         n--;
     (void)ltn_buf_append(&d->url, base, n);
-    (void)ltn_buf_printf(&d->url, "/#/%s/", kind);
-    for (const char *p = name; *p != '\0'; p++) {
-        if (strchr(plain, *p) != NULL)
-            (void)ltn_buf_putc(&d->url, *p);
-        else
-            (void)ltn_buf_printf(&d->url, "%%%02X", (unsigned)(unsigned char)*p);
+    (void)ltn_buf_puts(&d->url, "/#");
+    for (; *parts != NULL; parts++) {
+        (void)ltn_buf_putc(&d->url, '/');
+        put_escaped(&d->url, *parts);
     }
     put(&d->annotations, "link", ltn_buf_str(&d->url));
 }
@@ -154,7 +162,7 @@ int ltn_alert_from_verdict(const char *external_url, const struct ltn_straggler_
     putf(&d.annotations, "gpu_hours_lost", "%.3f", v->gpu_hours_lost);
     put(&d.annotations, "method", ltn_straggler_method_name(v->method));
     put(&d.annotations, "tier", v->tier);
-    put_link(&d, external_url, "job", v->job);
+    put_link(&d, external_url, (const char *const[]){"jobs", v->job, "ranks", v->key, NULL});
     return draft_end(&d, v->since_ns != 0 ? v->since_ns : v->opened_at_ns, ret);
 }
 
@@ -181,7 +189,7 @@ int ltn_alert_from_incident(const char *external_url, const struct ltn_fleet_inc
     put(&d.annotations, "incident_severity", i->severity);
     if (i->explained_share >= 0)
         putf(&d.annotations, "explained_share", "%.2f", i->explained_share);
-    put_link(&d, external_url, "node", i->node);
+    put_link(&d, external_url, (const char *const[]){"incidents", i->node, i->id, NULL});
     return draft_end(&d, i->opened_at_ns, ret);
 }
 
@@ -200,6 +208,6 @@ int ltn_alert_from_node(const char *external_url, const struct ltn_fleet_node *n
          "Last heard of at %s. The agent, the node or the network between is down; ranks on it are "
          "not judged.",
          heard);
-    put_link(&d, external_url, "node", n->name);
+    put_link(&d, external_url, (const char *const[]){"nodes", n->name, NULL});
     return draft_end(&d, n->last_seen_ns, ret);
 }

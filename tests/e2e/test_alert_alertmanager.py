@@ -63,7 +63,7 @@ def test_a_straggler_fires_and_resolves(procs, tmp_path, hook):
         assert "`logrotate` held" in notes["description"] and 40 < float(notes["effect_pct"]) < 60
         assert float(notes["explained_share"]) >= 0.8 and float(notes["gpu_hours_lost"]) > 0
         assert notes["peers"] == "7" and "rank 3 of job train-1" in notes["summary"]
-        assert got[0]["generatorURL"] == notes["link"] == "http://lanterne.example:8420/#/job/train-1"
+        assert got[0]["generatorURL"] == notes["link"] == "http://lanterne.example:8420/#/jobs/train-1/ranks/3"
 
     # It is told again and again: the time it would end by itself moves on.
     first = am.alerts()[0]["endsAt"]
