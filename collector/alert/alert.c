@@ -49,10 +49,8 @@ void ltn_alerts_verdict(struct ltn_alerts *a, enum ltn_straggler_change change,
     key_of(key, 'v', v->job, v->key);
     (void)pthread_mutex_lock(&a->lock);
     struct ltn_alert *e = ltn_alert_firing(a, key);
-    if (change != LTN_VERDICT_CLOSED)
+    if (change != LTN_VERDICT_CLOSED || e != NULL) /* the end says what it cost in all */
         put_verdict(a, v, false, now_ns);
-    else if (e != NULL)
-        ltn_alert_resolve(a, e, v->closed_at_ns, now_ns);
     (void)pthread_mutex_unlock(&a->lock);
 }
 
@@ -65,7 +63,8 @@ static void sync_verdicts(struct ltn_alerts *a, const struct ltn_fleet *f, bool 
         const struct ltn_fleet_verdict *o = ltn_fleet_closed(f, i);
         if (o == NULL)
             break;
-        if (o->v.closed_at_ns + LATE_END_NS > now_ns)
+        key_of(key, 'v', o->v.job, o->v.key);
+        if (o->v.closed_at_ns + LATE_END_NS > now_ns && ltn_map_get_str(&a->table, key) == NULL)
             put_verdict(a, &o->v, true, now_ns);
     }
     for (const struct ltn_fleet_verdict *o; (o = ltn_map_next(&f->open, &pos)) != NULL;) {
