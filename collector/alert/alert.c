@@ -20,6 +20,9 @@ static void key_of(char key[LTN_ALERT_KEY_BYTES], char kind, const char *x, cons
     (void)snprintf(key, LTN_ALERT_KEY_BYTES, "%c\x1f%s\x1f%s", kind, x, y);
 }
 
+/* A node that was silent for so long is taken for removed. */
+#define GONE_NS (86400 * LTN_NS_PER_S)
+
 /* ---- verdicts ---- */
 
 static void put_verdict(struct ltn_alerts *a, const struct ltn_straggler_verdict *v, bool earlier,
@@ -112,11 +115,12 @@ static void sync_incident(struct ltn_alerts *a, const struct ltn_fleet_incident 
 
 /* ---- nodes ---- */
 
-static void sync_node(struct ltn_alerts *a, const struct ltn_fleet_node *n, uint64_t now_ns)
+static void sync_node(struct ltn_alerts *a, const struct ltn_fleet_node *n, uint64_t after_ns,
+                      uint64_t now_ns)
 {
     char key[LTN_ALERT_KEY_BYTES];
     struct ltn_alert_content c;
-    if (a->silent_after_ns == 0 || now_ns < n->last_seen_ns + a->silent_after_ns)
+    if (now_ns < n->last_seen_ns + after_ns || now_ns > n->last_seen_ns + GONE_NS)
         return;
     key_of(key, 'n', n->name, "");
     struct ltn_alert *e = ltn_alert_firing(a, key);
@@ -140,9 +144,13 @@ void ltn_alerts_sync(struct ltn_alerts *a, const struct ltn_fleet *f, uint64_t n
     sync_verdicts(a, f, first, now_ns);
     for (const struct ltn_fleet_incident *i; (i = ltn_map_next(&f->incidents, &pos)) != NULL;)
         sync_incident(a, i, first, now_ns);
+    /* Agents push once per window: less than three missing is no silence. */
+    uint64_t after_ns = 3 * f->opts.window_ns;
+    after_ns = a->silent_after_ns > after_ns ? a->silent_after_ns : after_ns;
     pos = 0;
-    for (const struct ltn_fleet_node *n; (n = ltn_map_next(&f->nodes, &pos)) != NULL;)
-        sync_node(a, n, now_ns);
+    for (const struct ltn_fleet_node *n;
+         a->silent_after_ns != 0 && (n = ltn_map_next(&f->nodes, &pos)) != NULL;)
+        sync_node(a, n, after_ns, now_ns);
     ltn_alert_sweep(a, now_ns);
     (void)pthread_mutex_unlock(&a->lock);
 }

@@ -96,6 +96,7 @@ class Alertmanager:
             "prometheus-alertmanager", f"--config.file={config}", f"--storage.path={folder}/data",
             f"--web.listen-address=127.0.0.1:{self.port}", "--cluster.listen-address=")
         self.process.wait_port(self.port, timeout_s=30)
+        harness.wait_until(lambda: harness.http_get(f"{self.url()}/-/ready")[0] == 200, 30, "Alertmanager ready")
 
     def url(self):
         return f"http://127.0.0.1:{self.port}"

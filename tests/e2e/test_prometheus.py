@@ -11,7 +11,6 @@ import urllib.request
 
 import pytest
 
-import alert_util as au
 import collector_util as cu
 import harness
 
@@ -90,6 +89,13 @@ def incident():
     return logs.SerializeToString()
 
 
+def feed(c, windows=1):
+    with c.channel() as channel:
+        for _ in range(windows):
+            for q in rich_window(c.job).values():
+                cu.export(channel, q.bytes())
+
+
 @pytest.fixture
 def fed(procs, tmp_path):
     """A collector with an open straggler, an incident and an alert target that is not there."""
@@ -123,6 +129,8 @@ class Prometheus:
         self.process = procs.start("prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder}/tsdb",
                                    f"--web.listen-address=127.0.0.1:{self.port}")
         self.process.wait_port(self.port, timeout_s=30)
+        ready = f"http://127.0.0.1:{self.port}/-/ready"   # it listens before it can answer
+        harness.wait_until(lambda: harness.http_get(ready)[0] == 200, 30, "Prometheus ready")
 
     def api(self, path, **query):
         url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
@@ -145,9 +153,16 @@ def scraped(p):
     return False
 
 
+def fresh(p, c):
+    """Waits for a scrape of what is pushed now: ranks are exposed for three windows only."""
+    harness.wait_until(lambda: scraped(p), 30, "a scrape")
+    feed(c)
+    harness.wait_until(lambda: p.query("lanterne_rank_step_seconds"), 20, "ranks")
+
+
 def test_prometheus_scrapes_it(procs, tmp_path, fed):
     p = Prometheus(procs, tmp_path, fed.api_port)
-    harness.wait_until(lambda: scraped(p), 30, "a scrape")
+    fresh(p, fed)
     assert p.query("up") == [({"__name__": "up", "instance": f"127.0.0.1:{fed.api_port}", "job": "lanterne"}, 1)]
     for name, labels in PROMISED.items():
         got = p.query(name)
@@ -166,10 +181,7 @@ def test_prometheus_scrapes_it(procs, tmp_path, fed):
     assert p.query('lanterne_incidents_total{kind=~"oom.*"}')[0][1] == 1
     # The verdict ends, the series ends with it.
     fed.job.rank(3).slow, fed.job.rank(3).preemptor = 1.0, None
-    with fed.channel() as channel:
-        for _ in range(10):
-            for q in rich_window(fed.job).values():
-                cu.export(channel, q.bytes())
+    feed(fed, 10)
     harness.wait_until(lambda: p.query("lanterne_straggler") == [], 20, "the end of the verdict")
 
 
@@ -284,7 +296,7 @@ def test_dashboard_form():
 def test_every_metric_exists_and_every_expression_works(procs, tmp_path, fed):
     """Each expression of dashboard and rules is evaluated by a Prometheus that scrapes a collector."""
     p = Prometheus(procs, tmp_path, fed.api_port, rules=RULES)
-    harness.wait_until(lambda: scraped(p), 30, "a scrape")
+    fresh(p, fed)
     real = p.names()
     expressions = [(f"rules: {e}", e) for e in rule_expressions()]
     assert len(expressions) > 8

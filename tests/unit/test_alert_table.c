@@ -269,6 +269,43 @@ static void test_short_incident_fires_for_a_while(void **state)
     ltn_fleet_free(f);
 }
 
+static void test_silent_nodes(void **state)
+{
+    (void)state;
+    struct ltn_alerts *a = malloc(sizeof(*a));
+    struct ltn_fleet_opts o;
+    struct ltn_fleet_sink sink = {0};
+    ltn_fleet_opts_default(&o);
+    o.window_ns = 10 * S;
+    struct ltn_fleet *f = ltn_fleet_new(&o, &sink);
+    assert_non_null(f);
+    struct ltn_update_resource node = {
+        .node = "n", .cluster = "", .instance = "i", .version = "1", .end_ns = T0};
+    struct ltn_update u = {.resources = &node, .resource_count = 1, .received_ns = T0};
+    ltn_fleet_apply(f, &u, T0);
+    begin(a, 10);
+    a->silent_after_ns = S; /* shorter than the agents' windows make sense of */
+    ltn_alerts_sync(a, f, T0 + 29 * S);
+    assert_int_equal(a->table.len, 0);
+    ltn_alerts_sync(a, f, T0 + 30 * S);
+    struct ltn_alert *e = ltn_alert_firing(a, "n\x1fn\x1f");
+    assert_non_null(e);
+    deliver(a, 0, e, S);
+    deliver(a, 1, e, S);
+    ltn_alerts_sync(a, f, T0 + 100 * S);
+    assert_false(due(a, 1, e, 2 * S)); /* going on is no news */
+    node.end_ns = T0 + 110 * S;
+    ltn_fleet_apply(f, &u, T0 + 110 * S);
+    ltn_alerts_sync(a, f, T0 + 111 * S);
+    assert_null(ltn_alert_firing(a, "n\x1fn\x1f"));
+    ltn_alerts_sync(a, f, T0 + 200 * S);
+    assert_non_null(ltn_alert_firing(a, "n\x1fn\x1f"));
+    ltn_alerts_sync(a, f, T0 + 90000 * S); /* a day later it is taken for removed */
+    assert_null(ltn_alert_firing(a, "n\x1fn\x1f"));
+    ltn_alerts_free(a);
+    ltn_fleet_free(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +317,7 @@ int main(void)
         cmocka_unit_test(test_ceiling),
         cmocka_unit_test(test_sync_ends_what_has_no_reason),
         cmocka_unit_test(test_short_incident_fires_for_a_while),
+        cmocka_unit_test(test_silent_nodes),
     };
     return LTN_RUN_TESTS(tests);
 }
