@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/api.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/run.h"
@@ -24,6 +25,7 @@ struct agent_run {
     struct ltn_record *record;
     struct ltn_push *push; /* NULL when nothing is pushed */
     struct ltn_engine *engine;
+    struct ltn_serve *api; /* NULL when there is none */
 };
 
 static int on_window(void *ctx, struct ltn_window *w)
@@ -84,6 +86,9 @@ static int start(struct agent_run *a, struct ltn_errinfo *info)
         encoder = ltn_push_record_encoder(a->encoder);
     }
     rc = ltn_store_open(&a->o, true, pushes ? &encoder : NULL, &a->record, info);
+    if (rc == 0) {
+        rc = ltn_api_start(&a->o, LTN_API_DEFAULT, ltn_record_path(a->record), &a->api, info);
+    }
     if (rc == 0 && pushes) {
         rc = start_push(a, &push, info);
     }
@@ -148,6 +153,7 @@ int ltn_cmd_agent(int argc, char **argv)
     /* In the direction data takes: no more windows, then everything written, then everything sent.
      */
     ltn_engine_stop(a.engine);
+    ltn_serve_stop(a.api);
     wait_for_last_window(&a);
     ltn_push_close(a.push);
     ltn_record_close(a.record);

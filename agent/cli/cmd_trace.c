@@ -7,6 +7,7 @@
 
 #include "base/chan.h"
 #include "base/file.h"
+#include "cli/api.h"
 #include "cli/call_json.h"
 #include "cli/commands.h"
 #include "cli/options.h"
@@ -22,6 +23,7 @@
 struct trace {
     struct ltn_agent_options o;
     struct ltn_record *record; /* NULL with --no-record */
+    struct ltn_serve *api;     /* NULL when there is none */
     struct ltn_chan *texts;    /* struct ltn_buf *, made by the aggregate thread, printed by main */
     bool colour;
     uint64_t lost_texts;
@@ -117,6 +119,10 @@ static int start(struct trace *t, struct ltn_engine **ret, struct ltn_errinfo *i
         if (rc < 0) {
             return rc;
         }
+        rc = ltn_api_start(&t->o, NULL, ltn_record_path(t->record), &t->api, info);
+        if (rc < 0) {
+            return rc;
+        }
     }
     e.sink = (struct ltn_capture_sink){.ctx = t, .window = on_window, .calls = on_calls};
     return ltn_engine_start(&e, ret, info);
@@ -179,6 +185,7 @@ int ltn_cmd_trace(int argc, char **argv)
     if (code < 0) {
         code = run(&t);
     }
+    ltn_serve_stop(t.api);
     ltn_record_close(t.record);
     ltn_chan_free(t.texts, free_text);
     ltn_conf_done(&ltn_agent_table, &t.o);
