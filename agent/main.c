@@ -9,6 +9,7 @@ static const struct ltn_command commands[] = {
     {"explain", "what went wrong, and why, from the record", ltn_cmd_explain},
     {"query", "ask the record, of this node or of many", ltn_cmd_query},
     {"dashboard", "serve the node's API from a database", ltn_cmd_dashboard},
+    {"merge", "several databases as one", ltn_cmd_merge},
     {"check", "can this machine be traced, and what is missing", ltn_cmd_check},
     {"version", "version and kernel features", ltn_cmd_version},
 };
