@@ -10,6 +10,7 @@ static const struct ltn_command commands[] = {
     {"query", "ask the record, of this node or of many", ltn_cmd_query},
     {"dashboard", "serve the node's API from a database", ltn_cmd_dashboard},
     {"merge", "several databases as one", ltn_cmd_merge},
+    {"export", "the record as Perfetto trace or CSV", ltn_cmd_export},
     {"check", "can this machine be traced, and what is missing", ltn_cmd_check},
     {"version", "version and kernel features", ltn_cmd_version},
 };

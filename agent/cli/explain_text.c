@@ -365,9 +365,12 @@ static void put_processes(const struct ltn_explain *e, struct ltn_buf *out)
         char comm[20];
         const char *name = ltn_rows_text(r, i, "comm");
         ltn_text_clean(comm, 17, name, strlen(name));
-        (void)ltn_buf_printf(out, "%8" PRId64 " %-16s %5s%" PRId64 " %9" PRId64,
-                             ltn_rows_i64(r, i, "pid"), comm, "", ltn_rows_i64(r, i, "rank"),
-                             ltn_rows_i64(r, i, "calls"));
+        char rank[16] = "-";
+        if (ltn_rows_cell(r, i, "rank")->type == LTN_SQL_I64) {
+            (void)snprintf(rank, sizeof(rank), "%" PRId64, ltn_rows_i64(r, i, "rank"));
+        }
+        (void)ltn_buf_printf(out, "%8" PRId64 " %-16s %5s %9" PRId64, ltn_rows_i64(r, i, "pid"),
+                             comm, rank, ltn_rows_i64(r, i, "calls"));
         put_column(out, r, i, "in_calls_ns");
         put_column(out, r, i, "self_ns");
         put_column(out, r, i, "run_queue_ns");

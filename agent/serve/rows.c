@@ -277,6 +277,16 @@ static void csv_value(struct ltn_buf *out, const struct ltn_sql_value *v)
     }
 }
 
+void ltn_rows_csv_row(const struct ltn_rows *r, const struct ltn_sql_value *values,
+                      struct ltn_buf *out)
+{
+    for (size_t i = 0; i < r->column_count; i++) {
+        (void)ltn_buf_puts(out, i > 0 ? "," : "");
+        csv_value(out, &values[i]);
+    }
+    (void)ltn_buf_puts(out, "\r\n");
+}
+
 void ltn_rows_csv(const struct ltn_rows *r, struct ltn_buf *out)
 {
     for (size_t i = 0; i < r->column_count; i++) {
@@ -285,11 +295,7 @@ void ltn_rows_csv(const struct ltn_rows *r, struct ltn_buf *out)
     }
     (void)ltn_buf_puts(out, "\r\n");
     for (size_t row = 0; row < r->row_count; row++) {
-        for (size_t i = 0; i < r->column_count; i++) {
-            (void)ltn_buf_puts(out, i > 0 ? "," : "");
-            csv_value(out, &r->cells[row * r->column_count + i]);
-        }
-        (void)ltn_buf_puts(out, "\r\n");
+        ltn_rows_csv_row(r, &r->cells[row * r->column_count], out);
     }
 }
 

@@ -55,6 +55,10 @@ void ltn_rows_objects(const struct ltn_rows *r, struct ltn_json *j);
 /* RFC 4180, with a line of names. */
 void ltn_rows_csv(const struct ltn_rows *r, struct ltn_buf *out);
 
+/* One line of values that are not in the set; r gives the number of columns. */
+void ltn_rows_csv_row(const struct ltn_rows *r, const struct ltn_sql_value *values,
+                      struct ltn_buf *out);
+
 /* Columns padded to their widest value (at most 60 characters); control characters become '?'. */
 void ltn_rows_table(const struct ltn_rows *r, struct ltn_buf *out);
 
