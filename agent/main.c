@@ -11,6 +11,7 @@ static const struct ltn_command commands[] = {
     {"dashboard", "serve the node's API from a database", ltn_cmd_dashboard},
     {"merge", "several databases as one", ltn_cmd_merge},
     {"export", "the record as Perfetto trace or CSV", ltn_cmd_export},
+    {"demo", "see each kind of trouble without a GPU", ltn_cmd_demo},
     {"check", "can this machine be traced, and what is missing", ltn_cmd_check},
     {"version", "version and kernel features", ltn_cmd_version},
 };

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cli/api.h"
 #include "cli/commands.h"
+#include "cli/incidents.h"
 #include "cli/options.h"
 #include "cli/run.h"
 #include "cli/store.h"
@@ -26,17 +27,20 @@ struct agent_run {
     struct ltn_push *push; /* NULL when nothing is pushed */
     struct ltn_engine *engine;
     struct ltn_serve *api; /* NULL when there is none */
+    struct ltn_incidents incidents;
 };
 
 static int on_window(void *ctx, struct ltn_window *w)
 {
     struct agent_run *a = ctx;
+    ltn_incidents_window(&a->incidents, w);
     return ltn_record_send_window(a->record, w);
 }
 
 static int on_calls(void *ctx, struct ltn_call_batch *batch)
 {
     struct agent_run *a = ctx;
+    ltn_incidents_calls(&a->incidents, batch);
     return ltn_record_send_calls(a->record, batch);
 }
 
@@ -94,6 +98,11 @@ static int start(struct agent_run *a, struct ltn_errinfo *info)
     }
     if (rc < 0) {
         return rc;
+    }
+    a->incidents.record = a->record;
+    rc = ltn_incidents_init(&a->incidents, &a->o);
+    if (rc < 0) {
+        return ltn_errinfo_set(info, rc, "out of memory");
     }
     e.sink = (struct ltn_capture_sink){.ctx = a, .window = on_window, .calls = on_calls};
     return ltn_engine_start(&e, &a->engine, info);
@@ -154,6 +163,7 @@ int ltn_cmd_agent(int argc, char **argv)
      */
     ltn_engine_stop(a.engine);
     ltn_serve_stop(a.api);
+    ltn_incidents_done(&a.incidents);
     wait_for_last_window(&a);
     ltn_push_close(a.push);
     ltn_record_close(a.record);
