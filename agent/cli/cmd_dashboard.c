@@ -23,12 +23,22 @@ struct dashboard_options {
 
 #define AT(field) offsetof(struct dashboard_options, field)
 static const struct ltn_conf_key keys[] = {
-    {.key = "db", .type = LTN_CONF_STRING, .offset = AT(db), .arg = "FILE",
+    {.key = "db",
+     .type = LTN_CONF_STRING,
+     .offset = AT(db),
+     .arg = "FILE",
      .doc = "The database; by default the user's own, else that of the service."},
-    {.key = "listen", .type = LTN_CONF_STRING, .offset = AT(listen), .arg = "ADDRESS",
-     .def = "127.0.0.1:8421", .flags = LTN_CONF_FLAG_ONLY | LTN_CONF_NOT_EMPTY,
+    {.key = "listen",
+     .type = LTN_CONF_STRING,
+     .offset = AT(listen),
+     .arg = "ADDRESS",
+     .def = "127.0.0.1:8421",
+     .flags = LTN_CONF_FLAG_ONLY | LTN_CONF_NOT_EMPTY,
      .doc = "Address to listen on; port 0: any free one."},
-    {.key = "api_token_file", .type = LTN_CONF_STRING, .offset = AT(token_file), .arg = "FILE",
+    {.key = "api_token_file",
+     .type = LTN_CONF_STRING,
+     .offset = AT(token_file),
+     .arg = "FILE",
      .doc = "File with a bearer token that callers must send; needed beyond loopback."},
 };
 static const struct ltn_conf_table table = {

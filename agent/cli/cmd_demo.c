@@ -30,16 +30,36 @@ struct demo_options {
 
 #define AT(field) offsetof(struct demo_options, field)
 static const struct ltn_conf_key keys[] = {
-    {.key = "no_gpu", .type = LTN_CONF_BOOL, .offset = AT(no_gpu), .def = "false",
-     .flags = LTN_CONF_FLAG_ONLY, .doc = "Made-up data; no GPU and no root (the default)."},
-    {.key = "gpu", .type = LTN_CONF_BOOL, .offset = AT(gpu), .def = "false",
-     .flags = LTN_CONF_FLAG_ONLY, .doc = "On a real GPU; not available yet."},
-    {.key = "keep_db", .type = LTN_CONF_STRING, .offset = AT(db), .arg = "FILE",
-     .flags = LTN_CONF_FLAG_ONLY, .doc = "Keep the database there; must not exist."},
-    {.key = "node", .type = LTN_CONF_STRING, .offset = AT(node), .def = "demo",
-     .flags = LTN_CONF_FLAG_ONLY | LTN_CONF_NOT_EMPTY, .doc = "Name of the node in the database."},
-    {.key = "json", .type = LTN_CONF_BOOL, .offset = AT(json), .def = "false",
-     .flags = LTN_CONF_FLAG_ONLY, .doc = "Print one JSON object."},
+    {.key = "no_gpu",
+     .type = LTN_CONF_BOOL,
+     .offset = AT(no_gpu),
+     .def = "false",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "Made-up data; no GPU and no root (the default)."},
+    {.key = "gpu",
+     .type = LTN_CONF_BOOL,
+     .offset = AT(gpu),
+     .def = "false",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "On a real GPU; not available yet."},
+    {.key = "keep_db",
+     .type = LTN_CONF_STRING,
+     .offset = AT(db),
+     .arg = "FILE",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "Keep the database there; must not exist."},
+    {.key = "node",
+     .type = LTN_CONF_STRING,
+     .offset = AT(node),
+     .def = "demo",
+     .flags = LTN_CONF_FLAG_ONLY | LTN_CONF_NOT_EMPTY,
+     .doc = "Name of the node in the database."},
+    {.key = "json",
+     .type = LTN_CONF_BOOL,
+     .offset = AT(json),
+     .def = "false",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "Print one JSON object."},
 };
 static const struct ltn_conf_table table = {
     .keys = keys, .n = LTN_ARRAY_SIZE(keys), .env_prefix = "LANTERNE_"};
@@ -189,8 +209,9 @@ static int run_straggler(void)
             return fail(strerror(errno));
         }
     }
-    return fail("the straggler demonstration is scripts/quickstart of the source tree, which is not "
-                "here; it builds and runs four simulated nodes and a collector, and needs root");
+    return fail(
+        "the straggler demonstration is scripts/quickstart of the source tree, which is not "
+        "here; it builds and runs four simulated nodes and a collector, and needs root");
 }
 
 static void print_list(void)

@@ -30,19 +30,43 @@ struct export_options {
 
 #define AT(field) offsetof(struct export_options, field)
 static const struct ltn_conf_key keys[] = {
-    {.key = "db", .type = LTN_CONF_STRING, .offset = AT(db), .arg = "FILE",
+    {.key = "db",
+     .type = LTN_CONF_STRING,
+     .offset = AT(db),
+     .arg = "FILE",
      .doc = "The database; by default the user's own, else that of the service."},
-    {.key = "format", .type = LTN_CONF_ENUM, .offset = AT(format), .def = "perfetto",
-     .names = format_names, .flags = LTN_CONF_FLAG_ONLY,
+    {.key = "format",
+     .type = LTN_CONF_ENUM,
+     .offset = AT(format),
+     .def = "perfetto",
+     .names = format_names,
+     .flags = LTN_CONF_FLAG_ONLY,
      .doc = "perfetto: Chrome trace JSON for ui.perfetto.dev; csv: the view events."},
-    {.key = "since", .type = LTN_CONF_STRING, .offset = AT(since), .arg = "5m",
-     .flags = LTN_CONF_FLAG_ONLY, .doc = "Only this last time; by default all that is kept."},
-    {.key = "from", .type = LTN_CONF_STRING, .offset = AT(from), .arg = "TIME",
-     .flags = LTN_CONF_FLAG_ONLY, .doc = "Only from this moment on (RFC 3339)."},
-    {.key = "to", .type = LTN_CONF_STRING, .offset = AT(to), .arg = "TIME",
-     .flags = LTN_CONF_FLAG_ONLY, .doc = "Only until this moment."},
-    {.key = "output", .type = LTN_CONF_STRING, .offset = AT(output), .letter = 'o', .arg = "FILE",
-     .flags = LTN_CONF_FLAG_ONLY, .doc = "Write there, not to standard output."},
+    {.key = "since",
+     .type = LTN_CONF_STRING,
+     .offset = AT(since),
+     .arg = "5m",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "Only this last time; by default all that is kept."},
+    {.key = "from",
+     .type = LTN_CONF_STRING,
+     .offset = AT(from),
+     .arg = "TIME",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "Only from this moment on (RFC 3339)."},
+    {.key = "to",
+     .type = LTN_CONF_STRING,
+     .offset = AT(to),
+     .arg = "TIME",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "Only until this moment."},
+    {.key = "output",
+     .type = LTN_CONF_STRING,
+     .offset = AT(output),
+     .letter = 'o',
+     .arg = "FILE",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "Write there, not to standard output."},
 };
 static const struct ltn_conf_table table = {
     .keys = keys, .n = LTN_ARRAY_SIZE(keys), .env_prefix = "LANTERNE_"};
@@ -79,9 +103,8 @@ static int write_csv(struct ltn_record_reader *r, uint64_t from, uint64_t to, FI
     char sql[512];
     struct csv c = {.f = f};
     struct ltn_db_query_result result;
-    const struct ltn_db_limits limits = {.timeout_ns = 86400 * LTN_NS_PER_S,
-                                         .max_rows = UINT64_MAX,
-                                         .max_bytes = UINT64_MAX};
+    const struct ltn_db_limits limits = {
+        .timeout_ns = 86400 * LTN_NS_PER_S, .max_rows = UINT64_MAX, .max_bytes = UINT64_MAX};
     const struct ltn_db_sink sink = {.ctx = &c, .on_columns = csv_columns, .on_row = csv_row};
     (void)snprintf(sql, sizeof(sql),
                    "SELECT " CSV_COLUMNS " FROM events WHERE timestamp_ns >= %" PRIu64

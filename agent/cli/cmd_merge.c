@@ -22,12 +22,25 @@ struct merge_options {
 
 #define AT(field) offsetof(struct merge_options, field)
 static const struct ltn_conf_key keys[] = {
-    {.key = "output", .type = LTN_CONF_STRING, .offset = AT(output), .letter = 'o', .arg = "FILE",
-     .flags = LTN_CONF_FLAG_ONLY, .doc = "The new database; must not exist."},
-    {.key = "force_node", .type = LTN_CONF_STRING, .offset = AT(force_node), .arg = "NAME",
-     .flags = LTN_CONF_FLAG_ONLY, .doc = "Take every row as of this node."},
-    {.key = "json", .type = LTN_CONF_BOOL, .offset = AT(json), .def = "false",
-     .flags = LTN_CONF_FLAG_ONLY, .doc = "Print one JSON object."},
+    {.key = "output",
+     .type = LTN_CONF_STRING,
+     .offset = AT(output),
+     .letter = 'o',
+     .arg = "FILE",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "The new database; must not exist."},
+    {.key = "force_node",
+     .type = LTN_CONF_STRING,
+     .offset = AT(force_node),
+     .arg = "NAME",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "Take every row as of this node."},
+    {.key = "json",
+     .type = LTN_CONF_BOOL,
+     .offset = AT(json),
+     .def = "false",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "Print one JSON object."},
 };
 static const struct ltn_conf_table table = {
     .keys = keys, .n = LTN_ARRAY_SIZE(keys), .env_prefix = "LANTERNE_"};
@@ -64,11 +77,11 @@ static void print_text(const struct ltn_merge_result *r, const char *output)
 static void say_skew(const struct ltn_merge_result *r)
 {
     if (r->skew_pairs > 0 && fabs(r->skew_ns) > SKEW_WARN_NS) {
-        (void)fprintf(stderr,
-                      "lanterne merge: warning: %s enters collectives %.0f ms %s than %s: its clock "
-                      "differs, or it is slow\n",
-                      r->skew_a, fabs(r->skew_ns) / 1e6, r->skew_ns > 0 ? "later" : "earlier",
-                      r->skew_b);
+        (void)fprintf(
+            stderr,
+            "lanterne merge: warning: %s enters collectives %.0f ms %s than %s: its clock "
+            "differs, or it is slow\n",
+            r->skew_a, fabs(r->skew_ns) / 1e6, r->skew_ns > 0 ? "later" : "earlier", r->skew_b);
     }
     if (r->unmeasured > 0) {
         (void)fprintf(stderr,
@@ -109,9 +122,9 @@ int ltn_cmd_merge(int argc, char **argv)
 {
     struct merge_options o = {0};
     struct ltn_conf_args args = {0};
-    int code = ltn_reading_load(&table, &o, "merge A.db B.db … -o ALL.db",
-                                "Copies several databases into a new one. The inputs are only read.",
-                                argc, argv, &args);
+    int code = ltn_reading_load(
+        &table, &o, "merge A.db B.db … -o ALL.db",
+        "Copies several databases into a new one. The inputs are only read.", argc, argv, &args);
     if (code < 0) {
         code = run(&o, &args);
     }

@@ -16,11 +16,13 @@
 #include "serve/reports.h"
 #include "serve/rows.h"
 
-#define OUT_BYTES     ((size_t)512 << 20)
-#define ROWS_BYTES    ((size_t)256 << 20)
-#define SQL_BYTES     ((size_t)64 << 10)
-#define TOKEN_BYTES   1024
-#define EVENT_COLUMNS "timestamp, node, rank, pid, tid, comm, source, op, duration_ns, oncpu_ns, runq_ns, blocked_ns, bytes, result"
+#define OUT_BYTES   ((size_t)512 << 20)
+#define ROWS_BYTES  ((size_t)256 << 20)
+#define SQL_BYTES   ((size_t)64 << 10)
+#define TOKEN_BYTES 1024
+#define EVENT_COLUMNS                                                                              \
+    "timestamp, node, rank, pid, tid, comm, source, op, duration_ns, oncpu_ns, runq_ns, "          \
+    "blocked_ns, bytes, result"
 
 struct query_options {
     char *db;
@@ -36,39 +38,96 @@ struct query_options {
 
 #define AT(field) offsetof(struct query_options, field)
 static const struct ltn_conf_key keys[] = {
-    {.key = "db", .type = LTN_CONF_STRING, .offset = AT(db), .arg = "FILE",
+    {.key = "db",
+     .type = LTN_CONF_STRING,
+     .offset = AT(db),
+     .arg = "FILE",
      .doc = "The database; by default the user's own, else that of the service."},
-    {.key = "since", .type = LTN_CONF_STRING, .offset = AT(since), .arg = "5m",
-     .flags = LTN_CONF_FLAG_ONLY, .doc = "Events that are not older."},
-    {.key = "from", .type = LTN_CONF_STRING, .offset = AT(from), .arg = "TIME",
-     .flags = LTN_CONF_FLAG_ONLY, .doc = "Events from this moment on (RFC 3339)."},
-    {.key = "to", .type = LTN_CONF_STRING, .offset = AT(to), .arg = "TIME",
-     .flags = LTN_CONF_FLAG_ONLY, .doc = "Events before this moment."},
-    {.key = "pid", .type = LTN_CONF_STRINGS, .offset = AT(pids), .letter = 'p',
-     .flags = LTN_CONF_FLAG_ONLY, .doc = "Only of these processes."},
-    {.key = "op", .type = LTN_CONF_STRINGS, .offset = AT(ops), .flags = LTN_CONF_FLAG_ONLY,
+    {.key = "since",
+     .type = LTN_CONF_STRING,
+     .offset = AT(since),
+     .arg = "5m",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "Events that are not older."},
+    {.key = "from",
+     .type = LTN_CONF_STRING,
+     .offset = AT(from),
+     .arg = "TIME",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "Events from this moment on (RFC 3339)."},
+    {.key = "to",
+     .type = LTN_CONF_STRING,
+     .offset = AT(to),
+     .arg = "TIME",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "Events before this moment."},
+    {.key = "pid",
+     .type = LTN_CONF_STRINGS,
+     .offset = AT(pids),
+     .letter = 'p',
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "Only of these processes."},
+    {.key = "op",
+     .type = LTN_CONF_STRINGS,
+     .offset = AT(ops),
+     .flags = LTN_CONF_FLAG_ONLY,
      .doc = "Only these operations, such as cudaStreamSynchronize."},
-    {.key = "source", .type = LTN_CONF_STRINGS, .offset = AT(sources),
-     .flags = LTN_CONF_FLAG_ONLY, .doc = "Only of these sources: cuda, driver, nccl, …"},
-    {.key = "limit", .type = LTN_CONF_U64, .offset = AT(limit), .def = "1000", .min = 1,
-     .max = 1000000, .flags = LTN_CONF_FLAG_ONLY, .doc = "Most rows (of each node)."},
-    {.key = "timeout", .type = LTN_CONF_DURATION_NS, .offset = AT(timeout_ns), .def = "10s",
-     .min = 0.001, .max = 600, .flags = LTN_CONF_FLAG_ONLY,
+    {.key = "source",
+     .type = LTN_CONF_STRINGS,
+     .offset = AT(sources),
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "Only of these sources: cuda, driver, nccl, …"},
+    {.key = "limit",
+     .type = LTN_CONF_U64,
+     .offset = AT(limit),
+     .def = "1000",
+     .min = 1,
+     .max = 1000000,
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "Most rows (of each node)."},
+    {.key = "timeout",
+     .type = LTN_CONF_DURATION_NS,
+     .offset = AT(timeout_ns),
+     .def = "10s",
+     .min = 0.001,
+     .max = 600,
+     .flags = LTN_CONF_FLAG_ONLY,
      .doc = "Longest time of a statement, and of an answer of a node."},
-    {.key = "nodes", .type = LTN_CONF_STRINGS, .offset = AT(nodes), .arg = "A:8421,B:8421",
-     .flags = LTN_CONF_FLAG_ONLY, .doc = "Ask these nodes through their local APIs."},
-    {.key = "reduce", .type = LTN_CONF_STRING, .offset = AT(reduce), .arg = "SQL",
+    {.key = "nodes",
+     .type = LTN_CONF_STRINGS,
+     .offset = AT(nodes),
+     .arg = "A:8421,B:8421",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "Ask these nodes through their local APIs."},
+    {.key = "reduce",
+     .type = LTN_CONF_STRING,
+     .offset = AT(reduce),
+     .arg = "SQL",
      .flags = LTN_CONF_FLAG_ONLY,
      .doc = "Second statement, over the joined rows in the table fleet."},
-    {.key = "clock_skew_threshold", .type = LTN_CONF_DURATION_NS, .offset = AT(skew_ns),
-     .def = "10ms", .flags = LTN_CONF_FLAG_ONLY,
+    {.key = "clock_skew_threshold",
+     .type = LTN_CONF_DURATION_NS,
+     .offset = AT(skew_ns),
+     .def = "10ms",
+     .flags = LTN_CONF_FLAG_ONLY,
      .doc = "Warn when a node's clock is off by more than this."},
-    {.key = "api_token_file", .type = LTN_CONF_STRING, .offset = AT(token_file), .arg = "FILE",
+    {.key = "api_token_file",
+     .type = LTN_CONF_STRING,
+     .offset = AT(token_file),
+     .arg = "FILE",
      .doc = "File with the bearer token of the nodes' APIs."},
-    {.key = "json", .type = LTN_CONF_BOOL, .offset = AT(json), .def = "false",
-     .flags = LTN_CONF_FLAG_ONLY, .doc = "Print one JSON object."},
-    {.key = "csv", .type = LTN_CONF_BOOL, .offset = AT(csv), .def = "false",
-     .flags = LTN_CONF_FLAG_ONLY, .doc = "Print CSV."},
+    {.key = "json",
+     .type = LTN_CONF_BOOL,
+     .offset = AT(json),
+     .def = "false",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "Print one JSON object."},
+    {.key = "csv",
+     .type = LTN_CONF_BOOL,
+     .offset = AT(csv),
+     .def = "false",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "Print CSV."},
 };
 static const struct ltn_conf_table table = {
     .keys = keys, .n = LTN_ARRAY_SIZE(keys), .env_prefix = "LANTERNE_"};
@@ -222,7 +281,7 @@ static int reduce_and_print(const struct query_options *o, const struct ltn_rows
     }
     ltn_rows_init(&reduced, ROWS_BYTES);
     int rc = ltn_fanout_reduce(rows, o->reduce, &limits, &reduced, &info);
-    int code = rc < 0 ? fail(rc, &info)
+    int code = rc < 0                              ? fail(rc, &info)
                : print_rows(o, &reduced, nodes, n) ? LTN_EXIT_OK
                                                    : LTN_EXIT_CANNOT;
     ltn_rows_done(&reduced);

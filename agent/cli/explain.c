@@ -87,8 +87,9 @@ static int load_ops(struct ltn_explain *e, struct ltn_record_reader *r, uint64_t
 }
 
 #define PARTS(X)                                                                                   \
-    X(on_cpu) X(run_queue) X(device) X(futex) X(read) X(write) X(poll) X(sleep) X(disk) X(child)   \
-    X(fault) X(other)
+    X(on_cpu)                                                                                      \
+    X(run_queue) X(device) X(futex) X(read) X(write) X(poll) X(sleep) X(disk) X(child) X(fault)    \
+        X(other)
 
 #define PART_SQL(name)                                                                             \
     ", sum(CASE WHEN late THEN steps * " #name "_ns END) / sum(CASE WHEN late THEN steps END)"     \
@@ -109,12 +110,13 @@ static int load_ranks(struct ltn_explain *e, struct ltn_record_reader *r, uint64
                " sum(CASE WHEN NOT late THEN steps * self_ns END) / sum(CASE WHEN NOT late THEN "
                "steps END) AS earlier_self_ns,"
                " sum(CASE WHEN late THEN steps * self_ns END) / sum(CASE WHEN late THEN steps END)"
-               " AS later_self_ns, sum(steps) AS steps"
-               PARTS(PART_SQL)
-               " FROM (SELECT *, timestamp_ns > %" PRIu64 " AS late FROM rank_steps WHERE "
-               "timestamp_ns >= %" PRIu64 " AND timestamp_ns < %" PRIu64
-               " AND steps > 0%s) GROUP BY node, pid ORDER BY later_self_ns - earlier_self_ns "
-               "DESC, rank LIMIT 64",
+               " AS later_self_ns, sum(steps) AS steps" PARTS(
+                   PART_SQL) " FROM (SELECT *, timestamp_ns > %" PRIu64
+                             " AS late FROM rank_steps WHERE "
+                             "timestamp_ns >= %" PRIu64 " AND timestamp_ns < %" PRIu64
+                             " AND steps > 0%s) GROUP BY node, pid ORDER BY later_self_ns - "
+                             "earlier_self_ns "
+                             "DESC, rank LIMIT 64",
                middle_ns, e->o.from_ns, e->o.to_ns, pid);
 }
 
@@ -133,42 +135,61 @@ static int load_preemptors(struct ltn_explain *e, struct ltn_record_reader *r,
                e->o.from_ns, e->o.to_ns, pid);
 }
 
+/* Only processes that were there together. */
+static int load_sharing(struct ltn_explain *e, struct ltn_record_reader *r,
+                        struct ltn_errinfo *info)
+{
+    return ask(
+        r, &e->sharing, info,
+        "SELECT node, gpu, count(*) AS users, group_concat(who, ', ') AS who FROM (SELECT "
+        "DISTINCT n.name AS node, g.uuid AS gpu, p.id AS id, coalesce(s.text, '?') || '[' || "
+        "p.pid || ']' AS who FROM op_windows x JOIN windows w ON w.id = x.window_id JOIN "
+        "procs p ON p.id = x.proc_id JOIN gpus g ON g.id = p.gpu_id JOIN nodes n ON n.id = "
+        "p.node_id LEFT JOIN strings s ON s.id = p.comm_id WHERE w.end_ns >= %" PRIu64
+        " AND w.start_ns < %" PRIu64 " AND EXISTS (SELECT 1 FROM op_windows y JOIN procs q "
+        "ON q.id = y.proc_id WHERE y.window_id = x.window_id AND q.gpu_id = p.gpu_id AND "
+        "q.id <> p.id) ORDER BY g.uuid, p.pid LIMIT 64) GROUP BY node, gpu",
+        e->o.from_ns, e->o.to_ns);
+}
+
 static int load_processes(struct ltn_explain *e, struct ltn_record_reader *r,
                           struct ltn_errinfo *info)
 {
     char pid[48];
     pid_condition(&e->o, "p.pid", pid);
-    return ask(r, &e->processes, info,
-               "SELECT n.name AS node, p.pid AS pid, s.text AS comm, p.rank AS rank,"
-               " sum(x.calls) AS calls, sum(x.errors) AS errors, sum(x.duration_ns) AS in_calls_ns,"
-               " sum(x.run_queue_ns) AS calls_run_queue_ns,"
-               " (SELECT sum(k.steps * k.self_ns) FROM rank_windows k JOIN windows v ON v.id = "
-               "k.window_id WHERE k.proc_id = p.id AND v.end_ns >= %" PRIu64
-               " AND v.start_ns < %" PRIu64 ") AS self_ns,"
-               " (SELECT sum(k.steps * k.run_queue_ns) FROM rank_windows k JOIN windows v ON v.id = "
-               "k.window_id WHERE k.proc_id = p.id AND v.end_ns >= %" PRIu64
-               " AND v.start_ns < %" PRIu64 ") AS run_queue_ns,"
-               " (SELECT t.text FROM preemptors q JOIN strings t ON t.id = q.comm_id WHERE "
-               "q.proc_id = p.id GROUP BY q.comm_id ORDER BY sum(q.waited_ns) DESC LIMIT 1) AS "
-               "held_by"
-               " FROM op_windows x JOIN windows w ON w.id = x.window_id JOIN procs p ON p.id = "
-               "x.proc_id JOIN nodes n ON n.id = p.node_id LEFT JOIN strings s ON s.id = p.comm_id"
-               " WHERE w.end_ns >= %" PRIu64 " AND w.start_ns < %" PRIu64
-               "%s GROUP BY p.id ORDER BY in_calls_ns DESC LIMIT 256",
-               e->o.from_ns, e->o.to_ns, e->o.from_ns, e->o.to_ns, e->o.from_ns, e->o.to_ns, pid);
+    return ask(
+        r, &e->processes, info,
+        "SELECT n.name AS node, p.pid AS pid, s.text AS comm, p.rank AS rank,"
+        " sum(x.calls) AS calls, sum(x.errors) AS errors, sum(x.duration_ns) AS in_calls_ns,"
+        " sum(x.run_queue_ns) AS calls_run_queue_ns,"
+        " (SELECT sum(k.steps * k.self_ns) FROM rank_windows k JOIN windows v ON v.id = "
+        "k.window_id WHERE k.proc_id = p.id AND v.end_ns >= %" PRIu64 " AND v.start_ns < %" PRIu64
+        ") AS self_ns,"
+        " (SELECT sum(k.steps * k.run_queue_ns) FROM rank_windows k JOIN windows v ON v.id = "
+        "k.window_id WHERE k.proc_id = p.id AND v.end_ns >= %" PRIu64 " AND v.start_ns < %" PRIu64
+        ") AS run_queue_ns,"
+        " (SELECT t.text FROM preemptors q JOIN strings t ON t.id = q.comm_id WHERE "
+        "q.proc_id = p.id GROUP BY q.comm_id ORDER BY sum(q.waited_ns) DESC LIMIT 1) AS "
+        "held_by"
+        " FROM op_windows x JOIN windows w ON w.id = x.window_id JOIN procs p ON p.id = "
+        "x.proc_id JOIN nodes n ON n.id = p.node_id LEFT JOIN strings s ON s.id = p.comm_id"
+        " WHERE w.end_ns >= %" PRIu64 " AND w.start_ns < %" PRIu64
+        "%s GROUP BY p.id ORDER BY in_calls_ns DESC LIMIT 256",
+        e->o.from_ns, e->o.to_ns, e->o.from_ns, e->o.to_ns, e->o.from_ns, e->o.to_ns, pid);
 }
 
 int ltn_explain_load(struct ltn_explain *e, struct ltn_record_reader *r,
                      const struct ltn_explain_opts *o, struct ltn_errinfo *info)
 {
     *e = (struct ltn_explain){.o = *o};
-    struct ltn_rows *all[] = {&e->span,  &e->incidents,  &e->ops,
-                              &e->ranks, &e->preemptors, &e->processes};
+    struct ltn_rows *all[] = {&e->span,       &e->incidents, &e->ops,      &e->ranks,
+                              &e->preemptors, &e->sharing,   &e->processes};
     for (size_t i = 0; i < LTN_ARRAY_SIZE(all); i++) {
         ltn_rows_init(all[i], ROWS_BYTES);
     }
     int rc = load_incidents(e, r, info);
-    if (rc < 0 || e->o.chains || e->span.row_count == 0 || ltn_rows_i64(&e->span, 0, "windows") == 0) {
+    if (rc < 0 || e->o.chains || e->span.row_count == 0 ||
+        ltn_rows_i64(&e->span, 0, "windows") == 0) {
         return rc;
     }
     uint64_t first = (uint64_t)ltn_rows_i64(&e->span, 0, "first_ns");
@@ -180,6 +201,9 @@ int ltn_explain_load(struct ltn_explain *e, struct ltn_record_reader *r,
     if (rc == 0) {
         rc = load_preemptors(e, r, info);
     }
+    if (rc == 0) {
+        rc = load_sharing(e, r, info);
+    }
     return rc == 0 && e->o.per_process ? load_processes(e, r, info) : rc;
 }
 
@@ -190,6 +214,7 @@ void ltn_explain_done(struct ltn_explain *e)
     ltn_rows_done(&e->ops);
     ltn_rows_done(&e->ranks);
     ltn_rows_done(&e->preemptors);
+    ltn_rows_done(&e->sharing);
     ltn_rows_done(&e->processes);
 }
 
@@ -271,6 +296,7 @@ void ltn_explain_json(const struct ltn_explain *e, struct ltn_buf *out)
         put_rows(&j, "ops", &e->ops);
         put_rows(&j, "ranks", &e->ranks);
         put_rows(&j, "preemptors", &e->preemptors);
+        put_rows(&j, "shared_gpus", &e->sharing);
     }
     if (e->o.per_process) {
         put_rows(&j, "processes", &e->processes);

@@ -30,6 +30,7 @@ struct ltn_explain {
     struct ltn_rows ops;        /* usual and recent durations, worst first */
     struct ltn_rows ranks;      /* earlier and later step and self time */
     struct ltn_rows preemptors; /* who held the CPU */
+    struct ltn_rows sharing;    /* GPUs that more than one process used at a time */
     struct ltn_rows processes;  /* with per_process */
 };
 

@@ -65,7 +65,8 @@ static void put_wrapped(struct ltn_buf *out, const char *head, const char *s, in
 
 static void put_heading(const struct ltn_explain *e, struct ltn_buf *out, const char *text)
 {
-    (void)ltn_buf_printf(out, "\n%s%s%s\n", e->o.colour ? BOLD : "", text, e->o.colour ? RESET : "");
+    (void)ltn_buf_printf(out, "\n%s%s%s\n", e->o.colour ? BOLD : "", text,
+                         e->o.colour ? RESET : "");
 }
 
 /* ---- evidence ---- */
@@ -138,6 +139,19 @@ static void put_evidence_value(struct ltn_buf *line, const char *key, const json
     }
 }
 
+/* A moment stands twice, as text and in ns: the text is enough. */
+static bool is_moment(const json_t *root, const char *key)
+{
+    char base[64];
+    size_t n = strlen(key);
+    if (!is_ns(key) || n - 3 >= sizeof(base)) {
+        return false;
+    }
+    (void)snprintf(base, sizeof(base), "%.*s", (int)(n - 3), key);
+    return json_is_string(json_object_get(root, base)) &&
+           json_number_value(json_object_get(root, key)) > 1e18;
+}
+
 static void put_evidence(struct ltn_buf *out, const char *text)
 {
     json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
@@ -147,12 +161,18 @@ static void put_evidence(struct ltn_buf *out, const char *text)
         struct ltn_buf line;
         char head[40];
         const char *key = json_object_iter_key(it);
+        if (is_moment(root, key)) {
+            continue;
+        }
         ltn_buf_init(&line, 16384);
         put_evidence_value(&line, key, json_object_iter_value(it));
         ltn_text_clean(head, 28, key, strlen(key));
         size_t n = strlen(head);
         if (n > 3 && strcmp(head + n - 3, "_ns") == 0) {
             head[n - 3] = '\0';
+            if (json_object_get(root, head) != NULL) {
+                (void)snprintf(head + n - 3, sizeof(head) - n + 3, " time");
+            }
         }
         (void)snprintf(head + strlen(head), sizeof(head) - strlen(head), " ");
         char padded[48];
@@ -257,14 +277,15 @@ static void put_ops(const struct ltn_explain *e, struct ltn_buf *out)
         return;
     }
     put_heading(e, out, "Operations, the newest quarter of the time against before");
-    (void)ltn_buf_printf(out, "%-28s %9s %8s %8s %8s %8s\n", "op", "calls", "p95 was", "p95 now",
-                         "max", "total");
+    (void)ltn_buf_printf(out, "%-24s %9s %8s %8s %8s %8s %8s\n", "op", "calls", "p50 was",
+                         "p50 now", "p95 now", "max", "total");
     for (size_t i = 0; i < r->row_count; i++) {
         char op[32];
         const char *name = ltn_rows_text(r, i, "op");
-        ltn_text_clean(op, 29, name, strlen(name));
-        (void)ltn_buf_printf(out, "%-28s %9" PRId64, op, ltn_rows_i64(r, i, "count"));
-        put_column(out, r, i, "usual_p95_ns");
+        ltn_text_clean(op, 25, name, strlen(name));
+        (void)ltn_buf_printf(out, "%-24s %9" PRId64, op, ltn_rows_i64(r, i, "count"));
+        put_column(out, r, i, "usual_p50_ns");
+        put_column(out, r, i, "recent_p50_ns");
         put_column(out, r, i, "recent_p95_ns");
         put_column(out, r, i, "max_ns");
         put_column(out, r, i, "total_ns");
@@ -283,12 +304,18 @@ static const char *grown_part(const struct ltn_rows *r, size_t i, double *ret_ns
         const char *column;
         const char *words;
     } parts[] = {
-        {"on_cpu_grew_ns", "time on the CPU"},        {"run_queue_grew_ns", "waiting for a CPU"},
-        {"device_grew_ns", "waiting for the device"}, {"futex_grew_ns", "waiting for a lock"},
-        {"read_grew_ns", "blocked in read"},          {"write_grew_ns", "blocked in write"},
-        {"poll_grew_ns", "blocked in poll"},          {"sleep_grew_ns", "sleeping"},
-        {"disk_grew_ns", "waiting for the disk"},     {"child_grew_ns", "waiting for a child"},
-        {"fault_grew_ns", "page faults"},             {"other_grew_ns", "blocked otherwise"},
+        {"on_cpu_grew_ns", "time on the CPU"},
+        {"run_queue_grew_ns", "waiting for a CPU"},
+        {"device_grew_ns", "waiting for the device"},
+        {"futex_grew_ns", "waiting for a lock"},
+        {"read_grew_ns", "blocked in read"},
+        {"write_grew_ns", "blocked in write"},
+        {"poll_grew_ns", "blocked in poll"},
+        {"sleep_grew_ns", "sleeping"},
+        {"disk_grew_ns", "waiting for the disk"},
+        {"child_grew_ns", "waiting for a child"},
+        {"fault_grew_ns", "page faults"},
+        {"other_grew_ns", "blocked otherwise"},
     };
     const char *words = "";
     *ret_ns = 0;
@@ -309,8 +336,8 @@ static void put_ranks(const struct ltn_explain *e, struct ltn_buf *out)
         return;
     }
     put_heading(e, out, "Ranks, the later half of the time against the earlier");
-    (void)ltn_buf_printf(out, "%8s %5s %8s %8s %8s %8s  %s\n", "pid", "rank", "step was", "step now",
-                         "self was", "self now", "what grew");
+    (void)ltn_buf_printf(out, "%8s %5s %8s %8s %8s %8s  %s\n", "pid", "rank", "step was",
+                         "step now", "self was", "self now", "what grew");
     for (size_t i = 0; i < r->row_count && i < RANKS_SHOWN; i++) {
         double grown_ns;
         double was = ltn_rows_number(r, i, "earlier_self_ns");
@@ -382,8 +409,9 @@ static void put_processes(const struct ltn_explain *e, struct ltn_buf *out)
         if (self <= 0 || queued < QUEUE_NOTABLE * self) {
             continue;
         }
-        (void)ltn_buf_printf(out, "%swarning%s: CPU contention: process %" PRId64
-                                  " waited for a CPU during %.0f %% of its own time",
+        (void)ltn_buf_printf(out,
+                             "%swarning%s: CPU contention: process %" PRId64
+                             " waited for a CPU during %.0f %% of its own time",
                              e->o.colour ? YELLOW : "", e->o.colour ? RESET : "",
                              ltn_rows_i64(r, i, "pid"), 100.0 * queued / self);
         if (ltn_rows_text(r, i, "held_by")[0] != '\0') {
@@ -391,6 +419,21 @@ static void put_processes(const struct ltn_explain *e, struct ltn_buf *out)
             put_clean(out, ltn_rows_text(r, i, "held_by"));
         }
         (void)ltn_buf_putc(out, '\n');
+    }
+}
+
+static void put_sharing(const struct ltn_explain *e, struct ltn_buf *out)
+{
+    const struct ltn_rows *r = &e->sharing;
+    for (size_t i = 0; i < r->row_count; i++) {
+        char line[512];
+        (void)snprintf(line, sizeof(line), "%.60s is used by %" PRId64 " processes: %.300s",
+                       ltn_rows_text(r, i, "gpu"), ltn_rows_i64(r, i, "users"),
+                       ltn_rows_text(r, i, "who"));
+        if (i == 0) {
+            put_heading(e, out, "GPUs that processes share");
+        }
+        put_wrapped(out, "", line, 2);
     }
 }
 
@@ -409,8 +452,9 @@ static void put_span(const struct ltn_explain *e, struct ltn_buf *out)
     }
     ltn_format_rfc3339((uint64_t)ltn_rows_i64(r, 0, "first_ns"), first);
     ltn_format_rfc3339((uint64_t)ltn_rows_i64(r, 0, "last_ns"), last);
-    (void)ltn_buf_printf(out, ": %.19sZ to %.8s, %" PRId64 " windows, %" PRId64 " processes\n", first,
-                         last + 11, ltn_rows_i64(r, 0, "windows"), ltn_rows_i64(r, 0, "processes"));
+    (void)ltn_buf_printf(out, ": %.19sZ to %.8s, %" PRId64 " windows, %" PRId64 " processes\n",
+                         first, last + 11, ltn_rows_i64(r, 0, "windows"),
+                         ltn_rows_i64(r, 0, "processes"));
 }
 
 void ltn_explain_text(const struct ltn_explain *e, struct ltn_buf *out)
@@ -428,6 +472,7 @@ void ltn_explain_text(const struct ltn_explain *e, struct ltn_buf *out)
         put_ops(e, out);
         put_ranks(e, out);
         put_preemptors(e, out);
+        put_sharing(e, out);
     }
     if (e->o.per_process) {
         put_processes(e, out);

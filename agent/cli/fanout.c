@@ -174,8 +174,7 @@ static void take_answer(struct ltn_fanout_node *n, const struct ltn_http_result 
 /* What the node itself said, else what the transport says. */
 static void take_failure(struct ltn_fanout_node *n, int rc, const struct ltn_http_result *r)
 {
-    json_t *root =
-        r->body != NULL ? json_loadb((const char *)r->body, r->body_len, 0, NULL) : NULL;
+    json_t *root = r->body != NULL ? json_loadb((const char *)r->body, r->body_len, 0, NULL) : NULL;
     const char *message =
         json_string_value(json_object_get(json_object_get(root, "error"), "message"));
     say(n, message != NULL ? message : r->error[0] != '\0' ? r->error : ltn_err_str(rc));

@@ -65,7 +65,8 @@ static const struct table tables[] = {
     {"incident_changes",
      "id,node_id,incident,time_ns,opened_ns,state,kind,severity,title,root_cause,explained_share,"
      "count,proc_id,evidence",
-     "KNIiittttt" "riPt"},
+     "KNIiittttt"
+     "riPt"},
     /* Rebuilt by name, in learn_*. */
     {"strings", "id,text", NULL},
     {"nodes", "id,name,boot_id", NULL},
@@ -130,8 +131,8 @@ static int take_id(struct ltn_stmt *s, int64_t *ret)
 static void bind_mapped(const struct merge *m, struct ltn_stmt *to, int at, struct ltn_stmt *from,
                         int column, enum map_kind kind)
 {
-    int64_t id = ltn_stmt_col_null(from, column) ? 0
-                                                 : mapped(m, kind, ltn_stmt_col_i64(from, column));
+    int64_t id =
+        ltn_stmt_col_null(from, column) ? 0 : mapped(m, kind, ltn_stmt_col_i64(from, column));
     if (id == 0) {
         ltn_stmt_null(to, at);
     } else {
@@ -291,10 +292,11 @@ static int is_duplicate(struct merge *m, const struct table *t, struct ltn_stmt 
         return 0;
     }
     if (strcmp(t->name, "windows") == 0) {
-        rc = ltn_db_prepare(m->out,
-                            "SELECT 1 FROM windows WHERE node_id = ? AND start_ns = ? AND end_ns = ?"
-                            " AND sequence = ?",
-                            &s);
+        rc =
+            ltn_db_prepare(m->out,
+                           "SELECT 1 FROM windows WHERE node_id = ? AND start_ns = ? AND end_ns = ?"
+                           " AND sequence = ?",
+                           &s);
         if (rc == 0) {
             bind_mapped(m, s, 1, row, 1, NODES);
             bind_i64(s, 2, row, 2);
@@ -369,8 +371,7 @@ static void bind_column(struct merge *m, struct ltn_stmt *to, int at, struct ltn
     static const struct {
         char letter;
         enum map_kind map;
-    } ids[] = {{'S', STRINGS}, {'N', NODES}, {'O', OPS},
-               {'G', GPUS},    {'P', PROCS}, {'W', WINDOWS}};
+    } ids[] = {{'S', STRINGS}, {'N', NODES}, {'O', OPS}, {'G', GPUS}, {'P', PROCS}, {'W', WINDOWS}};
     size_t n = 0;
     if (ltn_stmt_col_null(from, c)) {
         ltn_stmt_null(to, at);
@@ -440,8 +441,8 @@ static int copy_row(struct merge *m, const struct table *t, const char *insert,
         m->result->duplicates += rc == 1;
         return rc == 1 && is_window
                    ? ltn_map_put_u64(&m->maps[WINDOWS], (uint64_t)ltn_stmt_col_i64(from, 0), SKIP)
-                   : rc < 0 ? rc
-                            : 0;
+               : rc < 0 ? rc
+                        : 0;
     }
     rc = ltn_db_prepare(m->out, insert, &to);
     if (rc == 0) {

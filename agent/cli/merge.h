@@ -24,9 +24,9 @@ struct ltn_merge_result {
     uint64_t incident_changes;
     uint64_t duplicates; /* rows that an input before had already */
     /* Largest difference of the clocks of two nodes, by collectives that both entered. */
-    uint64_t skew_pairs;   /* pairs of nodes that could be compared */
-    uint64_t unmeasured;   /* pairs that could not */
-    double skew_ns;        /* the largest, 0 when none was measured */
+    uint64_t skew_pairs; /* pairs of nodes that could be compared */
+    uint64_t unmeasured; /* pairs that could not */
+    double skew_ns;      /* the largest, 0 when none was measured */
     char skew_a[128], skew_b[128];
 };
 

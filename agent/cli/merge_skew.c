@@ -18,14 +18,14 @@ struct node {
 /* The first entry of each node into each collective, in a table that finds it again. */
 static int prepare_entries(struct ltn_db *db)
 {
-    return ltn_db_exec(db,
-                       "CREATE TEMP TABLE entries (node_id INTEGER, comm_id INTEGER, op_id INTEGER, "
-                       "sequence INTEGER, time_ns INTEGER, PRIMARY KEY (node_id, comm_id, op_id, "
-                       "sequence)) WITHOUT ROWID;"
-                       "INSERT OR IGNORE INTO entries SELECT p.node_id, c.comm_id, c.op_id, "
-                       "c.sequence, min(c.time_ns) FROM calls c JOIN procs p ON p.id = c.proc_id "
-                       "WHERE c.comm_id IS NOT NULL AND c.comm_id <> 0 AND c.sequence IS NOT NULL "
-                       "GROUP BY 1, 2, 3, 4");
+    return ltn_db_exec(
+        db, "CREATE TEMP TABLE entries (node_id INTEGER, comm_id INTEGER, op_id INTEGER, "
+            "sequence INTEGER, time_ns INTEGER, PRIMARY KEY (node_id, comm_id, op_id, "
+            "sequence)) WITHOUT ROWID;"
+            "INSERT OR IGNORE INTO entries SELECT p.node_id, c.comm_id, c.op_id, "
+            "c.sequence, min(c.time_ns) FROM calls c JOIN procs p ON p.id = c.proc_id "
+            "WHERE c.comm_id IS NOT NULL AND c.comm_id <> 0 AND c.sequence IS NOT NULL "
+            "GROUP BY 1, 2, 3, 4");
 }
 
 static int list_nodes(struct ltn_db *db, struct node nodes[NODES_MAX], size_t *ret_n)

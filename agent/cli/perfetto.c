@@ -8,10 +8,10 @@
 #include "base/json.h"
 #include "base/map.h"
 
-#define FLUSH_BYTES  (64U * 1024)
-#define BUF_BYTES    (4U * 1024 * 1024)
-#define THREADS_MAX  65536
-#define NODE_PID0    1000000 /* "process" of a node's counters: this plus the node's id */
+#define FLUSH_BYTES (64U * 1024)
+#define BUF_BYTES   (4U * 1024 * 1024)
+#define THREADS_MAX 65536
+#define NODE_PID0   1000000 /* "process" of a node's counters: this plus the node's id */
 
 struct writer {
     struct ltn_db *db;
@@ -83,11 +83,12 @@ static int put_processes(struct writer *w)
 {
     struct ltn_stmt *s;
     char name[512];
-    int rc = ltn_db_prepare(w->db,
-                            "SELECT p.id, n.name, p.rank, coalesce(s.text, '?'), p.pid FROM procs p "
-                            "JOIN nodes n ON n.id = p.node_id LEFT JOIN strings s ON s.id = "
-                            "p.comm_id ORDER BY p.id",
-                            &s);
+    int rc =
+        ltn_db_prepare(w->db,
+                       "SELECT p.id, n.name, p.rank, coalesce(s.text, '?'), p.pid FROM procs p "
+                       "JOIN nodes n ON n.id = p.node_id LEFT JOIN strings s ON s.id = "
+                       "p.comm_id ORDER BY p.id",
+                       &s);
     while (rc == 0 && (rc = ltn_stmt_step(s)) == 1) {
         int64_t rank = ltn_stmt_col_null(s, 2) ? -1 : ltn_stmt_col_i64(s, 2);
         char rank_text[32] = "";
@@ -288,12 +289,13 @@ static int put_all_counters(struct writer *w)
 static int find_zero(struct writer *w)
 {
     struct ltn_stmt *s;
-    int rc = ltn_db_prepare(w->db,
-                            "SELECT min(t) FROM (SELECT min(time_ns) AS t FROM calls WHERE time_ns "
-                            ">= ?1 AND time_ns < ?2 UNION ALL SELECT min(end_ns) FROM windows WHERE "
-                            "end_ns >= ?1 AND end_ns < ?2 UNION ALL SELECT min(time_ns) FROM "
-                            "incident_changes WHERE time_ns >= ?1 AND time_ns < ?2)",
-                            &s);
+    int rc =
+        ltn_db_prepare(w->db,
+                       "SELECT min(t) FROM (SELECT min(time_ns) AS t FROM calls WHERE time_ns "
+                       ">= ?1 AND time_ns < ?2 UNION ALL SELECT min(end_ns) FROM windows WHERE "
+                       "end_ns >= ?1 AND end_ns < ?2 UNION ALL SELECT min(time_ns) FROM "
+                       "incident_changes WHERE time_ns >= ?1 AND time_ns < ?2)",
+                       &s);
     if (rc < 0) {
         return rc;
     }
@@ -337,11 +339,8 @@ static int write_all(struct writer *w)
 int ltn_perfetto_write(struct ltn_record_reader *r, uint64_t from_ns, uint64_t to_ns, FILE *f,
                        struct ltn_perfetto_result *ret, struct ltn_errinfo *info)
 {
-    struct writer w = {.db = ltn_record_reader_db(r),
-                       .f = f,
-                       .from_ns = from_ns,
-                       .to_ns = to_ns,
-                       .result = ret};
+    struct writer w = {
+        .db = ltn_record_reader_db(r), .f = f, .from_ns = from_ns, .to_ns = to_ns, .result = ret};
     *ret = (struct ltn_perfetto_result){0};
     ltn_buf_init(&w.buf, BUF_BYTES);
     ltn_json_init(&w.j, &w.buf);

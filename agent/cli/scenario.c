@@ -11,7 +11,7 @@
 #define RANKS        2
 #define PID          4100
 #define STEPS        20 /* in a window: 100 ms each */
-#define TROUBLE_FROM 8  /* first window with the trouble */
+#define TROUBLE_FROM 12 /* first window with the trouble */
 #define ARENA_BYTES  (1U << 20)
 #define MS           1e6
 #define CALLS_MAX    64
@@ -114,17 +114,23 @@ struct op_sum {
     double run_queue_ns;
 };
 
-static bool put_op(struct ltn_arena *a, struct ltn_op_window *o, const struct op_sum *sum, unsigned n)
+static uint32_t bucket_of(double ns)
+{
+    uint32_t bucket = ltn_khist_index((uint64_t)ns);
+    return bucket < LTN_HIST_BUCKETS ? bucket : LTN_HIST_BUCKETS - 1;
+}
+
+static bool put_op(struct ltn_arena *a, struct ltn_op_window *o, const struct op_sum *sum,
+                   unsigned n, uint64_t **ret_total)
 {
     uint32_t *hist = ltn_arena_calloc(a, LTN_HIST_BUCKETS, sizeof(*hist));
     uint64_t *total = ltn_arena_calloc(a, LTN_HIST_BUCKETS, sizeof(*total));
     if (hist == NULL || total == NULL) {
         return false;
     }
-    uint32_t bucket = ltn_khist_index((uint64_t)sum->each_ns);
-    bucket = bucket < LTN_HIST_BUCKETS ? bucket : LTN_HIST_BUCKETS - 1;
-    hist[bucket] = (uint32_t)sum->calls;
-    total[bucket] = sum->calls * (n + 1);
+    hist[bucket_of(sum->each_ns)] = (uint32_t)sum->calls;
+    total[bucket_of(sum->each_ns)] = sum->calls * (n + 1);
+    *ret_total = total;
     uint64_t duration = (uint64_t)(sum->each_ns * (double)sum->calls);
     uint64_t bytes = (uint64_t)(sum->bytes * (double)sum->calls);
     *o = (struct ltn_op_window){.op = (uint16_t)sum->op,
@@ -143,8 +149,10 @@ static bool put_op(struct ltn_arena *a, struct ltn_op_window *o, const struct op
     return true;
 }
 
-static bool put_ops(struct ltn_arena *a, struct ltn_proc_window *p, const struct shape *s, unsigned n)
+static bool put_ops(struct ltn_arena *a, struct ltn_proc_window *p, const struct shape *s,
+                    unsigned n, enum ltn_scenario what)
 {
+    uint64_t *totals[5] = {0};
     const struct op_sum sums[] = {
         {LTN_OP_ID_CUDA_LAUNCH_KERNEL, 800, 6000, 0, 0},
         {LTN_OP_ID_CUDA_STREAM_SYNCHRONIZE, STEPS, s->sync_ns, 0,
@@ -159,8 +167,16 @@ static bool put_ops(struct ltn_arena *a, struct ltn_proc_window *p, const struct
         return false;
     }
     for (size_t i = 0; i < count; i++) {
-        if (!put_op(a, &ops[i], &sums[i], n)) {
+        if (!put_op(a, &ops[i], &sums[i], n, &totals[i])) {
             return false;
+        }
+    }
+    /* The wait is what changes over the scenario. */
+    if (p->rank >= 0) {
+        memset(totals[1], 0, LTN_HIST_BUCKETS * sizeof(*totals[1]));
+        for (unsigned k = 0; k <= n; k++) {
+            struct shape then = shape_of(what, k, (unsigned)p->rank);
+            totals[1][bucket_of(then.sync_ns)] += STEPS;
         }
     }
     p->ops = ops;
@@ -218,7 +234,7 @@ static bool put_proc(struct ltn_arena *a, struct ltn_proc_window *p, enum ltn_sc
                                   .comms = comm,
                                   .comm_count = 1};
     p->host = p->rank_window;
-    return put_ops(a, p, &s, n);
+    return put_ops(a, p, &s, n, what);
 }
 
 /* A process without a job: the one that starts, or the one that steals. */
@@ -234,7 +250,7 @@ static bool put_other(struct ltn_arena *a, struct ltn_proc_window *p, enum ltn_s
                                   .world_size = -1,
                                   .local_rank = -1,
                                   .gpu = 1};
-    return put_ops(a, p, &s, n - TROUBLE_FROM);
+    return put_ops(a, p, &s, n - TROUBLE_FROM, what);
 }
 
 static void put_gpus(struct ltn_gpu_window *gpus, enum ltn_scenario what, unsigned n)
@@ -311,17 +327,18 @@ static void add(struct ltn_call_batch *b, uint32_t pid, uint64_t proc_start_ns, 
     }
     uint64_t duration = (uint64_t)duration_ns;
     uint64_t queued = (uint64_t)run_queue_ns;
-    b->calls[b->count++] = (struct ltn_call){.time_ns = time_ns,
-                                             .duration_ns = duration,
-                                             .on_cpu_ns = (duration - queued) / 4,
-                                             .run_queue_ns = queued,
-                                             .blocked_ns = duration - queued - (duration - queued) / 4,
-                                             .bytes = op == LTN_OP_ID_CUDA_MALLOC ? 1 << 20 : 0,
-                                             .pid = pid,
-                                             .tid = pid,
-                                             .proc_start_ns = proc_start_ns,
-                                             .weight = 1,
-                                             .op = (uint16_t)op};
+    b->calls[b->count++] =
+        (struct ltn_call){.time_ns = time_ns,
+                          .duration_ns = duration,
+                          .on_cpu_ns = (duration - queued) / 4,
+                          .run_queue_ns = queued,
+                          .blocked_ns = duration - queued - (duration - queued) / 4,
+                          .bytes = op == LTN_OP_ID_CUDA_MALLOC ? 1 << 20 : 0,
+                          .pid = pid,
+                          .tid = pid,
+                          .proc_start_ns = proc_start_ns,
+                          .weight = 1,
+                          .op = (uint16_t)op};
 }
 
 static void add_rank_calls(struct ltn_call_batch *b, enum ltn_scenario what, unsigned n,
@@ -368,7 +385,8 @@ struct ltn_call_batch *ltn_scenario_calls(enum ltn_scenario what, unsigned n, ui
     if (what == LTN_SCENARIO_COLD_START && n == TROUBLE_FROM) {
         uint64_t born = start_ns + LTN_SCENARIO_WINDOW_NS * TROUBLE_FROM;
         add(b, PID + 50, born, born + 100 * LTN_NS_PER_MS, LTN_OP_ID_CUDA_MALLOC, 930 * MS, 0);
-        add(b, PID + 50, born, born + 1040 * LTN_NS_PER_MS, LTN_OP_ID_CUDA_LAUNCH_KERNEL, 410 * MS, 0);
+        add(b, PID + 50, born, born + 1040 * LTN_NS_PER_MS, LTN_OP_ID_CUDA_LAUNCH_KERNEL, 410 * MS,
+            0);
         add(b, PID + 50, born, born + 1460 * LTN_NS_PER_MS, LTN_OP_ID_CUDA_STREAM_SYNCHRONIZE,
             12 * MS, 0);
     }

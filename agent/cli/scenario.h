@@ -15,12 +15,12 @@
 #define LTN_SCENARIO_WINDOW_NS (2 * LTN_NS_PER_S)
 
 enum ltn_scenario {
-    LTN_SCENARIO_INCIDENT,     /* a log rotation takes the CPU of one rank half way */
-    LTN_SCENARIO_COLD_START,   /* first calls take seconds */
-    LTN_SCENARIO_MEMCPY,       /* blocking copies fill the time */
-    LTN_SCENARIO_SPIKES,       /* slow allocations at a period */
-    LTN_SCENARIO_CPU,          /* every rank waits for CPUs that a build holds */
-    LTN_SCENARIO_GPU_STEAL,    /* another process takes turns on the GPU */
+    LTN_SCENARIO_INCIDENT,   /* a log rotation takes the CPU of one rank half way */
+    LTN_SCENARIO_COLD_START, /* first calls take seconds */
+    LTN_SCENARIO_MEMCPY,     /* blocking copies fill the time */
+    LTN_SCENARIO_SPIKES,     /* slow allocations at a period */
+    LTN_SCENARIO_CPU,        /* every rank waits for CPUs that a build holds */
+    LTN_SCENARIO_GPU_STEAL,  /* another process takes turns on the GPU */
     LTN_SCENARIOS,
 };
 

@@ -259,8 +259,9 @@ static void csv_field(struct ltn_buf *out, const char *s, size_t n)
 
 static size_t number_text(const struct ltn_sql_value *v, char out[NUMBER_BYTES], bool for_people)
 {
-    int n = v->type == LTN_SQL_I64 ? snprintf(out, NUMBER_BYTES, "%" PRId64, v->i)
-                                   : snprintf(out, NUMBER_BYTES, for_people ? "%.6g" : "%.17g", v->f);
+    int n = v->type == LTN_SQL_I64
+                ? snprintf(out, NUMBER_BYTES, "%" PRId64, v->i)
+                : snprintf(out, NUMBER_BYTES, for_people ? "%.6g" : "%.17g", v->f);
     return n > 0 ? (size_t)n : 0;
 }
 

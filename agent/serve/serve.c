@@ -162,9 +162,8 @@ static int parse_statement(const struct ltn_http_request *req, struct statement 
     if (!take_number(st->root, "timeout_ms", MAX_TIMEOUT_MS, &timeout_ms)) {
         return ltn_errinfo_set(info, LTN_ERR_MALFORMED, "timeout_ms: 1 to %d", MAX_TIMEOUT_MS);
     }
-    st->limits = (struct ltn_db_limits){.timeout_ns = timeout_ms * LTN_NS_PER_MS,
-                                        .max_rows = limit,
-                                        .max_bytes = ANSWER_BYTES / 4};
+    st->limits = (struct ltn_db_limits){
+        .timeout_ns = timeout_ms * LTN_NS_PER_MS, .max_rows = limit, .max_bytes = ANSWER_BYTES / 4};
     return 0;
 }
 
