@@ -88,8 +88,8 @@ static int load_ops(struct ltn_explain *e, struct ltn_record_reader *r, uint64_t
 
 #define PARTS(X)                                                                                   \
     X(on_cpu)                                                                                      \
-    X(run_queue) X(device) X(futex) X(read) X(write) X(poll) X(sleep) X(disk) X(child) X(fault)    \
-        X(other)
+    X(run_queue)                                                                                   \
+    X(device) X(futex) X(read) X(write) X(poll) X(sleep) X(disk) X(child) X(fault) X(other)
 
 #define PART_SQL(name)                                                                             \
     ", sum(CASE WHEN late THEN steps * " #name "_ns END) / sum(CASE WHEN late THEN steps END)"     \

@@ -74,6 +74,13 @@ static const struct ltn_conf_key keys[] = {
      .offset = AT(api_token_file),
      .arg = "FILE",
      .doc = "File with the bearer token for the local API; needed beyond loopback."},
+    {.key = "support_bundle",
+     .type = LTN_CONF_STRING,
+     .offset = AT(support_bundle),
+     .flags = LTN_CONF_FLAG_ONLY,
+     .arg = "FILE.tar.gz",
+     .doc = "check: also write all of it, the configuration and the state of the machine there, "
+            "secrets removed."},
     {.key = "cuda_lib",
      .type = LTN_CONF_STRINGS,
      .offset = AT(cuda_libs),

@@ -173,7 +173,7 @@ static void put_gpus(struct ltn_buf *out, const struct ltn_window *w)
 }
 
 void ltn_table_window(struct ltn_buf *out, const struct ltn_window *w, const char *node,
-                      bool colour)
+                      const struct ltn_host *host, bool colour)
 {
     char when[LTN_RFC3339_BYTES];
     ltn_format_rfc3339(w->end_ns, when);
@@ -181,9 +181,12 @@ void ltn_table_window(struct ltn_buf *out, const struct ltn_window *w, const cha
     for (int i = 0; i < LTN_DROPS; i++) {
         drops += w->health.drops[i];
     }
-    (void)ltn_buf_printf(out, "%s%s%s  %s  %zu processes, %u probes, %" PRIu64 " drops\n",
+    (void)ltn_buf_printf(out, "%s%.32s%s  %s  %zu processes, %u probes, %" PRIu64 " drops\n",
                          colour ? BOLD : "", node, colour ? RESET : "", when, w->proc_count,
                          w->health.attached_probes, drops);
+    if (host != NULL) {
+        ltn_host_table(out, host, colour ? BOLD : "", colour ? RESET : "");
+    }
     put_source(out, w, LTN_OP_SOURCE_CUDA, "CUDA Runtime", colour);
     put_source(out, w, LTN_OP_SOURCE_DRIVER, "CUDA Driver", colour);
     put_source(out, w, LTN_OP_SOURCE_GRAPH, "CUDA Graph", colour);
