@@ -473,3 +473,38 @@ def test_export_memory_does_not_grow_with_the_record(tmp_path):
         return usage.ru_maxrss
     assert resource.RLIMIT_AS is not None
     assert peak_kb(big) < peak_kb(small) + 16 * 1024
+
+
+# --- check ----------------------------------------------------------------------------------------
+
+def findings(*options, code=None):
+    got = subprocess.run([harness.program("lanterne"), "check", "--json", *options], text=True,
+                         capture_output=True, timeout=60, check=False)
+    assert got.returncode in ((0, 1) if code is None else (code,)), got.stderr
+    return {f["name"]: f for f in json.loads(got.stdout)["findings"]}
+
+
+def test_check_says_whether_the_collector_is_there(procs, tmp_path):
+    assert "collector" not in findings()
+    dead = findings("--collector", f"127.0.0.1:{harness.free_port()}", code=1)
+    assert dead["collector"]["level"] == "fail" and dead["collector"]["advice"]
+    api = Api(procs, demo(tmp_path))
+    assert findings("--collector", api.address)["collector"]["level"] == "ok"
+    assert findings("--collector", f"http://{api.address}/")["collector"]["level"] == "ok"
+    assert dead["clock"]["value"]
+
+
+def test_support_bundle_has_no_secrets(tmp_path):
+    import tarfile
+    path = str(tmp_path / "s.tar.gz")
+    db = demo(tmp_path)
+    findings("--support-bundle", path, "--db", db, "--collector", "http://me:s3cret@127.0.0.1:1", code=1)
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    with tarfile.open(path) as tar:
+        texts = {os.path.basename(m.name): tar.extractfile(m).read().decode() for m in tar}
+    assert {"check.txt", "check.json", "config.yaml", "version.txt", "record.json"} <= set(texts)
+    assert not [n for n, t in texts.items() if "s3cret" in t]
+    assert "[removed]@127.0.0.1" in texts["config.yaml"]
+    assert json.loads(texts["record.json"])["node"] == "n0"
+    json.loads(texts["check.json"])
+    findings("--support-bundle", path, code=3)
