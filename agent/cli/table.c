@@ -181,7 +181,7 @@ void ltn_table_window(struct ltn_buf *out, const struct ltn_window *w, const cha
     for (int i = 0; i < LTN_DROPS; i++) {
         drops += w->health.drops[i];
     }
-    (void)ltn_buf_printf(out, "%s%.32s%s  %s  %zu processes, %u probes, %" PRIu64 " drops\n",
+    (void)ltn_buf_printf(out, "%s%.24s%s  %.19sZ  %zu procs, %u probes, %" PRIu64 " drops\n",
                          colour ? BOLD : "", node, colour ? RESET : "", when, w->proc_count,
                          w->health.attached_probes, drops);
     if (host != NULL) {
