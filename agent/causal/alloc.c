@@ -207,11 +207,10 @@ static void turn(struct alloc_track *t)
 void ltn_causal_alloc(struct ltn_causal *c, struct causal_proc *p, const struct ltn_window *w)
 {
     double window_ns = (double)(w->end_ns - w->start_ns);
-    bool any = p->alloc[ALLOCS].spikes + p->alloc[FREES].spikes > 0;
-    p->spike_windows = (p->spike_windows << 1 | (any ? 1U : 0U)) & 0xff;
-    bool again = __builtin_popcount(p->spike_windows) >= SPIKE_WINDOWS;
     for (int i = 0; i < 2; i++) {
         struct alloc_track *t = &p->alloc[i];
+        t->spike_windows = (t->spike_windows << 1 | (t->spikes > 0 ? 1U : 0U)) & 0xff;
+        bool again = __builtin_popcount(t->spike_windows) >= SPIKE_WINDOWS;
         bool queued = 2 * t->queued_ns > t->spike_ns;
         bool spikes = t->spikes > 0 && !queued &&
                       (again || (t->spikes >= SPIKES_AT_ONCE &&

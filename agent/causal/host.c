@@ -293,20 +293,65 @@ static enum ltn_causal_severity severity_of(double share)
     return share >= 0.4 ? LTN_CAUSAL_HIGH : share >= 0.1 ? LTN_CAUSAL_MEDIUM : LTN_CAUSAL_LOW;
 }
 
-static void name_cpu(const struct causal_proc *p, const struct ltn_rank_window *r, char *what,
-                     size_t what_size, char *cause, size_t cause_size)
+/* Who held the CPU is part of what the incident is about: two culprits are two incidents. */
+static uint64_t detail_of(const char *comm)
 {
+    uint64_t halves[2] = {0};
+    memcpy(halves, comm, strnlen(comm, sizeof(halves)));
+    return halves[0] * 31 + halves[1];
+}
+
+/* Who held the CPU for most of the wait, own threads left out; the share that this name held. */
+static const char *holder(const struct causal_proc *p, const struct loss *l,
+                          const struct ltn_rank_window *r, double *ret_share)
+{
+    const char *name = NULL;
+    double most = 0.0;
+    double all = 0.0;
+    for (int i = 0; i < LTN_PREEMPTORS; i++) {
+        const struct ltn_preemptor *by = &r->preemptors[i];
+        double held = 0.0;
+        all += (double)by->waited_ns;
+        for (int k = 0; k < LTN_PREEMPTORS; k++) {
+            bool same = strncmp(by->comm, r->preemptors[k].comm, LTN_COMM_BYTES) == 0;
+            held +=
+                same && r->preemptors[k].tgid != p->pid ? (double)r->preemptors[k].waited_ns : 0.0;
+        }
+        if (held > most) {
+            most = held;
+            name = by->comm;
+        }
+    }
+    double queued = l->now.split_ns[LTN_SPLIT_RUN_QUEUE] * r->steps;
+    all = all > queued ? all : queued;
+    *ret_share = all > 0.0 ? most / all : 0.0;
+    return name;
+}
+
+/* A process is the named cause when the wait was for it; else it is only mentioned. */
+static void name_cpu(const struct causal_proc *p, const struct loss *l,
+                     const struct ltn_rank_window *r, char *what, size_t what_size,
+                     struct finding *f, char *cause, size_t cause_size)
+{
+    double share = 0.0;
+    const char *name = holder(p, l, r, &share);
     if (held_by_self(p, r) >= SELF_HELD) {
         (void)snprintf(what, what_size, "waiting for a CPU that its own threads held");
         (void)snprintf(cause, cause_size, "CPU held by its own threads");
-    } else if (r->preemptors[0].waited_ns > 0) {
-        const struct ltn_preemptor *by = &r->preemptors[0];
-        by = by->tgid == p->pid && r->preemptors[1].waited_ns > 0 ? by + 1 : by;
-        (void)snprintf(what, what_size, "waiting for a CPU that `%s` held", by->comm);
-        (void)snprintf(cause, cause_size, "CPU held by %s", by->comm);
-    } else {
+    } else if (name == NULL) {
         (void)snprintf(what, what_size, "waiting for a CPU, held by whom is not known");
         (void)snprintf(cause, cause_size, "waiting for a CPU");
+    } else if (share * l->explained >= LTN_CAUSAL_EXPLAINED) {
+        f->share = share * l->explained;
+        (void)snprintf(what, what_size, "waiting for a CPU that `%s` held", name);
+        (void)snprintf(cause, cause_size, "CPU held by %s", name);
+        f->detail = detail_of(name);
+    } else {
+        (void)snprintf(what, what_size,
+                       "waiting for a CPU that several processes held, `%s` %.0f %% of it", name,
+                       share * 100.0);
+        (void)snprintf(cause, cause_size, "CPU held by several processes");
+        f->detail = 1;
     }
 }
 
@@ -316,14 +361,14 @@ static bool name_cause(const struct causal_proc *p, const struct loss *l,
                        struct finding *f, char *title, size_t title_size, char *cause,
                        size_t cause_size)
 {
-    char what[96];
+    char what[112];
     double part = l->group_ns[l->top];
     bool named = l->explained >= LTN_CAUSAL_EXPLAINED;
     f->share = l->explained;
     f->severity = severity_of(l->share);
     if (named && l->top == GROUP_CPU) {
         f->kind = LTN_CAUSAL_CPU;
-        name_cpu(p, &pw->host, what, sizeof(what), cause, cause_size);
+        name_cpu(p, l, &pw->host, what, sizeof(what), f, cause, cause_size);
         if (title_of_call(title, title_size, p, pw, what)) {
             return true;
         }
@@ -350,6 +395,14 @@ static bool name_cause(const struct causal_proc *p, const struct loss *l,
     return true;
 }
 
+static void push_usual(struct causal_proc *p, const struct sample *s)
+{
+    p->usual[p->usual_n++ % BASELINE_WINDOWS] = *s;
+    if (p->usual_n >= 2 * BASELINE_WINDOWS) {
+        p->usual_n -= BASELINE_WINDOWS;
+    }
+}
+
 void ltn_causal_host(struct ltn_causal *c, struct causal_proc *p, const struct ltn_window *w,
                      const struct ltn_proc_window *pw)
 {
@@ -360,11 +413,12 @@ void ltn_causal_host(struct ltn_causal *c, struct causal_proc *p, const struct l
     }
     if (!judge(c, p, &pw->host, window_ns, &l)) {
         p->streak = 0;
-        p->usual[p->usual_n++ % BASELINE_WINDOWS] = sample_of(&pw->host);
-        if (p->usual_n >= 2 * BASELINE_WINDOWS) {
-            p->usual_n -= BASELINE_WINDOWS;
-        }
+        struct sample now = sample_of(&pw->host);
+        push_usual(p, &now);
         return;
+    }
+    if (usual_count(p) < BASELINE_MIN) {
+        push_usual(p, &l.usual); /* what it would have been */
     }
     p->streak++;
     if (p->streak < PERSIST) {

@@ -40,6 +40,7 @@ struct recent_call {
 struct alloc_track {
     uint64_t history_ns[ALLOC_HISTORY];
     uint64_t seen;
+    unsigned spike_windows; /* bits: which of the last windows had spikes */
     /* of the running window */
     unsigned spikes;
     uint64_t spike_ns;
@@ -94,7 +95,6 @@ struct causal_proc {
     struct alloc_track alloc[2]; /* allocations, frees */
     uint64_t spike_times[SPIKE_TIMES];
     unsigned spike_n;
-    unsigned spike_windows; /* bits: which of the last windows had spikes */
     struct first_error error;
     struct cold_track cold;
     unsigned copy_streak;
