@@ -275,8 +275,9 @@ static int put_all_counters(struct writer *w)
         RANK_COUNTER("step ms", "step_ns"),
         RANK_COUNTER("self ms", "self_ns"),
         RANK_COUNTER("waiting for a CPU ms", "run_queue_ns"),
-        "SELECT ?3 + w.node_id, 'agent CPU s', w.end_ns, h.cpu_seconds FROM agent_health h JOIN "
-        "windows w ON w.id = h.window_id WHERE w.end_ns >= ?1 AND w.end_ns < ?2 ORDER BY w.end_ns",
+        ("SELECT ?3 + w.node_id, 'agent CPU s', w.end_ns, h.cpu_seconds FROM agent_health h JOIN "
+         "windows w ON w.id = h.window_id WHERE w.end_ns >= ?1 AND w.end_ns < ?2 ORDER BY "
+         "w.end_ns"),
     };
     int rc = 0;
     for (size_t i = 0; i < LTN_ARRAY_SIZE(statements) && rc == 0; i++) {

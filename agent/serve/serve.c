@@ -193,6 +193,34 @@ static void do_statement(const struct job *job, struct ltn_record_reader *r)
     json_decref(st.root);
 }
 
+/* Ready when the record can be read; when it cannot, do_job answers. */
+static int report_ready(struct ltn_record_reader *r, const struct ltn_report_ctx *c,
+                        struct ltn_json *j, struct ltn_errinfo *info)
+{
+    (void)r;
+    (void)c;
+    (void)info;
+    ltn_json_kv_bool(j, "ready", true);
+    ltn_json_key(j, "reasons");
+    ltn_json_open_array(j);
+    ltn_json_close_array(j);
+    return 0;
+}
+
+static void reply_not_ready(struct ltn_http_request *req, const char *reason)
+{
+    struct ltn_buf b;
+    struct ltn_json j;
+    begin(&b, &j);
+    ltn_json_kv_bool(&j, "ready", false);
+    ltn_json_key(&j, "reasons");
+    ltn_json_open_array(&j);
+    ltn_json_str(&j, reason);
+    ltn_json_close_array(&j);
+    ltn_json_close_object(&j);
+    reply_json(req, 503, &b);
+}
+
 static void do_job(struct ltn_serve *s, struct job *job)
 {
     struct ltn_record_reader *r = NULL;
@@ -204,10 +232,12 @@ static void do_job(struct ltn_serve *s, struct job *job)
     }
     /* Opened anew each time: the file may have been replaced since. */
     int rc = ltn_record_reader_open(s->db_path, &r, &info);
-    if (rc < 0) {
-        /* The path of the database is nobody's business beyond this machine. */
-        ltn_http_reply_error(job->req, rc == LTN_ERR_NOT_FOUND ? LTN_ERR_UNAVAILABLE : rc,
-                             s->loopback ? info.msg : "the record cannot be read", 0);
+    /* The path of the database is nobody's business beyond this machine. */
+    const char *why = s->loopback ? info.msg : "the record cannot be read";
+    if (rc < 0 && job->report == report_ready) {
+        reply_not_ready(job->req, why);
+    } else if (rc < 0) {
+        ltn_http_reply_error(job->req, rc == LTN_ERR_NOT_FOUND ? LTN_ERR_UNAVAILABLE : rc, why, 0);
     } else if (job->report != NULL) {
         do_report(job, r);
     } else {
@@ -312,21 +342,6 @@ static void on_healthz(void *arg, struct ltn_http_request *req)
 {
     (void)arg;
     ltn_http_reply_text(req, 200, "ok\n");
-}
-
-/* Ready when the record can be read: asking for the overview shows it. */
-static int report_ready(struct ltn_record_reader *r, const struct ltn_report_ctx *c,
-                        struct ltn_json *j, struct ltn_errinfo *info)
-{
-    char node[NODE_BYTES];
-    (void)c;
-    (void)info;
-    ltn_report_node(r, node, sizeof(node));
-    ltn_json_kv_bool(j, "ready", true);
-    ltn_json_key(j, "reasons");
-    ltn_json_open_array(j);
-    ltn_json_close_array(j);
-    return 0;
 }
 
 static void on_readyz(void *arg, struct ltn_http_request *req)

@@ -8,6 +8,7 @@ import http.server
 import io
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import threading
@@ -160,6 +161,17 @@ def test_query_filters_and_forms(tmp_path):
     assert "n0" in run("query", "SELECT node FROM events LIMIT 1", env=env)
 
 
+def test_the_recipes_of_the_documentation(tmp_path):
+    db = demo(tmp_path)
+    with open(os.path.join(harness.SOURCE_DIR, "docs", "sql.md"), encoding="utf-8") as f:
+        recipes = re.findall(r"^```\n(.*?)\n```$", f.read(), re.M | re.S)
+    assert len(recipes) >= 7
+    for sql in recipes:
+        got = json.loads(run("query", "--db", db, "--json", sql))
+        # The demonstration is of the last minute: no recipe may come back empty.
+        assert got["row_count"] > 0, sql
+
+
 HOSTILE = ["DELETE FROM calls", "DROP VIEW events", "ATTACH '/etc/passwd' AS x", "SELECT 1; SELECT 2",
            "PRAGMA writable_schema=1", "INSERT INTO meta VALUES ('a', 1)", "VACUUM INTO '/tmp/ltn-x'",
            "SELECT load_extension('x')", "not sql at all", "", "UPDATE calls SET pid = 0",
@@ -269,6 +281,18 @@ def test_foreign_pages_are_refused(procs, tmp_path):
     c = http.client.HTTPConnection("127.0.0.1", api.port, timeout=10)
     c.request("POST", "/api/v1/query", body='{"sql":"SELECT 1"}', headers={"Content-Type": "text/plain"})
     assert c.getresponse().status == 415
+
+
+def test_not_ready_without_a_record(procs, tmp_path):
+    db = demo(tmp_path)
+    api = Api(procs, db)
+    os.rename(db, db + ".away")
+    status, answer = api.request("GET", "/readyz")
+    assert status == 503 and answer["ready"] is False and answer["reasons"]
+    assert api.request("GET", "/api/v1/overview")[0] == 503
+    assert api.get("/healthz") == b"ok\n"
+    os.rename(db + ".away", db)
+    assert api.get("/readyz")["ready"] is True
 
 
 def test_beyond_loopback_needs_a_token(procs, tmp_path):
