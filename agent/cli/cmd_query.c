@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/fanout.h"
+#include "cli/query_collector.h"
 #include "cli/reading.h"
 #include "conf/command.h"
 #include "serve/reports.h"
@@ -32,6 +33,7 @@ struct query_options {
     uint64_t timeout_ns;
     uint64_t skew_ns;
     char *reduce;
+    char *collector;
     char *token_file;
     bool json, csv;
 };
@@ -99,6 +101,12 @@ static const struct ltn_conf_key keys[] = {
      .arg = "A:8421,B:8421",
      .flags = LTN_CONF_FLAG_ONLY,
      .doc = "Ask these nodes through their local APIs."},
+    {.key = "collector",
+     .type = LTN_CONF_STRING,
+     .offset = AT(collector),
+     .arg = "URL",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "Ask all nodes by way of the collector (http://HOST:8420); --nodes then holds names."},
     {.key = "reduce",
      .type = LTN_CONF_STRING,
      .offset = AT(reduce),
@@ -115,7 +123,7 @@ static const struct ltn_conf_key keys[] = {
      .type = LTN_CONF_STRING,
      .offset = AT(token_file),
      .arg = "FILE",
-     .doc = "File with the bearer token of the nodes' APIs."},
+     .doc = "File with the bearer token of the nodes' APIs, or of the collector's."},
     {.key = "json",
      .type = LTN_CONF_BOOL,
      .offset = AT(json),
@@ -330,6 +338,34 @@ static int run_nodes(const struct query_options *o, const char *sql)
     return code;
 }
 
+static int run_collector(const struct query_options *o, const char *sql)
+{
+    char token[TOKEN_BYTES] = "";
+    struct ltn_errinfo info = {0};
+    if (o->token_file[0] != '\0') {
+        int rc = ltn_conf_read_secret(o->token_file, token, sizeof(token), &info);
+        if (rc < 0) {
+            return fail(rc, &info);
+        }
+    }
+    const struct ltn_query_collector q = {
+        .url = o->collector,
+        .token = token,
+        .sql = sql,
+        .reduce = o->reduce[0] != '\0' ? o->reduce : NULL,
+        .nodes = o->nodes.n > 0 ? (const char *const *)o->nodes.items : NULL,
+        .node_count = o->nodes.n,
+        .limit = o->limit,
+        .timeout_ns = o->timeout_ns,
+        .format = o->json  ? LTN_QUERY_JSON
+                  : o->csv ? LTN_QUERY_CSV
+                           : LTN_QUERY_TABLE,
+    };
+    int code = ltn_query_collector(&q, stdout, stderr);
+    explicit_bzero(token, sizeof(token));
+    return code;
+}
+
 static int run_here(const struct query_options *o, const char *sql)
 {
     const struct ltn_db_limits limits = {
@@ -372,7 +408,9 @@ static int run(const struct query_options *o, const struct ltn_conf_args *args)
     if (ok && ltn_buf_error(&sql) != 0) {
         (void)fprintf(stderr, "lanterne query: the statement is too long\n");
     } else if (ok) {
-        code = o->nodes.n > 0 ? run_nodes(o, ltn_buf_str(&sql)) : run_here(o, ltn_buf_str(&sql));
+        code = o->collector[0] != '\0' ? run_collector(o, ltn_buf_str(&sql))
+               : o->nodes.n > 0        ? run_nodes(o, ltn_buf_str(&sql))
+                                       : run_here(o, ltn_buf_str(&sql));
     }
     ltn_buf_done(&sql);
     return code;
