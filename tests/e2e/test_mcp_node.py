@@ -259,6 +259,21 @@ def test_query_fleet_asks_the_nodes_it_was_given(record, tmp_path):
     assert authorization == "Bearer open" and len(Node.asked) == 1
 
 
+def test_query_fleet_with_real_nodes(procs, record):
+    port = harness.free_port()
+    procs.start(harness.program("lanterne"), "dashboard", "--db", record, "--listen",
+                f"127.0.0.1:{port}").wait_port(port)
+    sql = "SELECT op, count(*) AS n FROM events GROUP BY op"
+    direct = lines(record, mcp.message("tools/call", {"name": "run_sql", "arguments": {"sql": sql}}))
+    rows = direct[0]["result"]["structuredContent"]["rows"]
+    said = mcp.official({"command": harness.program("lanterne"),
+                         "args": ["mcp", "--db", record, "--nodes", f"127.0.0.1:{port}"]},
+                        calls=[["query_fleet", {"sql": sql}], ["query_fleet", {"sql": "DELETE FROM calls"}]])
+    joined, refused = said["calls"]
+    assert joined["structuredContent"]["rows"] == [[f"127.0.0.1:{port}", *r] for r in rows] and rows
+    assert refused["isError"] and "HTTP status 4" in refused["content"][0]["text"]
+
+
 def test_help():
     out = subprocess.run([harness.program("lanterne"), "mcp", "--help"], capture_output=True, text=True,
                          check=True).stdout
