@@ -12,6 +12,7 @@ int ltn_cmd_explain(int argc, char **argv);
 int ltn_cmd_export(int argc, char **argv);
 int ltn_cmd_merge(int argc, char **argv);
 int ltn_cmd_query(int argc, char **argv);
+int ltn_cmd_mcp(int argc, char **argv);
 int ltn_cmd_version(int argc, char **argv);
 
 #endif /* LTN_CLI_COMMANDS_H */
