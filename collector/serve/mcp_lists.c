@@ -132,6 +132,7 @@ int ltn_serve_tool_list_jobs(void *arg, struct ltn_mcp_call *call)
     struct ltn_mcp_table t;
     struct ltn_serve_mcp_object o;
     size_t n = 0;
+    const struct ltn_job_query brief = {0}; /* without its ranks */
     bool affected = json_is_true(json_object_get(call->args, "only_affected"));
     int rc = ltn_mcp_table_begin(&t, call, job_columns, LTN_ARRAY_SIZE(job_columns));
     if (rc != 0)
@@ -140,7 +141,7 @@ int ltn_serve_tool_list_jobs(void *arg, struct ltn_mcp_call *call)
     for (size_t i = 0; i < n && !t.truncated; i++) {
         if ((affected && !has_open(s, jobs[i])) || !ltn_mcp_table_wants(&t))
             continue;
-        ltn_serve_job(ltn_serve_mcp_write(&o), s, jobs[i], false, ltn_now_unix_ns());
+        ltn_serve_job(ltn_serve_mcp_write(&o), s, jobs[i], &brief, ltn_now_unix_ns());
         add_row(&t, &o);
     }
     free(jobs);
