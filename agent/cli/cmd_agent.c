@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/api.h"
 #include "cli/commands.h"
 #include "cli/incidents.h"
 #include "cli/options.h"
@@ -28,6 +29,7 @@ struct agent_run {
     struct ltn_push *push;             /* NULL when nothing is pushed */
     struct ltn_agent_control *control; /* NULL when there is no stream to a collector */
     struct ltn_engine *engine;
+    struct ltn_serve *api; /* NULL when there is none */
     struct ltn_incidents incidents;
 };
 
@@ -111,6 +113,9 @@ static int start(struct agent_run *a, struct ltn_errinfo *info)
         encoder = ltn_push_record_encoder(a->encoder);
     }
     rc = ltn_store_open(&a->o, true, pushes ? &encoder : NULL, &a->record, info);
+    if (rc == 0) {
+        rc = ltn_api_start(&a->o, LTN_API_DEFAULT, ltn_record_path(a->record), &a->api, info);
+    }
     if (rc == 0 && pushes) {
         rc = start_push(a, &push, info);
     }
@@ -199,6 +204,7 @@ int ltn_cmd_agent(int argc, char **argv)
     ltn_agent_control_close(a.control);
     ltn_engine_stop(a.engine);
     say_lost_incidents(&a);
+    ltn_serve_stop(a.api);
     ltn_incidents_done(&a.incidents);
     wait_for_last_window(&a);
     ltn_push_close(a.push);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "alert/alert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/cli.h"
@@ -15,6 +16,7 @@
 #include "io/loop.h"
 #include "prom/series.h"
 #include "query/query.h"
+#include "serve/mcp.h"
 #include "serve/serve.h"
 #include "store/store.h"
 
@@ -30,12 +32,14 @@ struct service {
     struct ltn_loop *loop;
     struct ltn_store *store;
     struct ltn_fleet *fleet;
+    struct ltn_alerts *alerts; /* NULL without a target */
     struct ltn_series *series;
     struct ltn_http_budget *budget;
     struct ltn_http_server *otlp, *api;
     struct ltn_ingest *ingest;
     struct ltn_query_hub *hub;
     struct ltn_serve serve;
+    struct ltn_serve_mcp *mcp;
     struct ltn_timer tick;
     uint64_t expired_ns;
     char token[TOKEN_BYTES]; /* "" without one */
@@ -51,6 +55,7 @@ static void on_verdict(void *ctx, enum ltn_straggler_change change, bool notable
     struct service *s = ctx;
     if (!notable)
         return;
+    ltn_alerts_verdict(s->alerts, change, v, ltn_now_unix_ns());
     const char *what =
         change == LTN_VERDICT_OPENED
             ? "straggler"
@@ -70,6 +75,7 @@ static void on_tick(void *arg)
     struct service *s = arg;
     uint64_t now = ltn_now_unix_ns();
     ltn_fleet_tick(s->fleet, now);
+    ltn_alerts_sync(s->alerts, s->fleet, now);
     if (now - s->expired_ns >= EXPIRE_EVERY_NS) {
         s->expired_ns = now;
         ltn_series_expire(s->series, now);
@@ -160,7 +166,10 @@ static int make_state(struct service *s, struct ltn_errinfo *info)
     if (rc != 0)
         return ltn_errinfo_set(info, rc, "%s: cannot read: %s", c->db, ltn_err_str(rc));
     rc = ltn_store_start(s->store);
-    return rc == 0 ? 0 : ltn_errinfo_set(info, rc, "cannot start a thread: %s", ltn_err_str(rc));
+    if (rc != 0)
+        return ltn_errinfo_set(info, rc, "cannot start a thread: %s", ltn_err_str(rc));
+    info->msg[0] = '\0';
+    return ltn_collector_make_alerts(&c->alert, &s->alerts, info);
 }
 
 static int make_servers(struct service *s, struct ltn_errinfo *info)
@@ -171,7 +180,7 @@ static int make_servers(struct service *s, struct ltn_errinfo *info)
     hc.authorize_arg = s;
     hc.server_name = "lanterne-collector";
     hc.grpc_health = true;
-    hc.max_connections = 20000;
+    hc.max_connections = 40000; /* an agent has two: what it pushes, and its control stream */
     hc.max_connections_per_ip = 4096;
     s->budget = ltn_http_budget_new(BODY_BUDGET);
     s->otlp = ltn_http_server_new(s->loop, &hc, s->budget);
@@ -189,6 +198,7 @@ static int make_servers(struct service *s, struct ltn_errinfo *info)
     s->serve = (struct ltn_serve){.fleet = s->fleet,
                                   .store = s->store,
                                   .series = s->series,
+                                  .alerts = s->alerts,
                                   .ingest = s->ingest,
                                   .hub = s->hub,
                                   .otlp_server = s->otlp,
@@ -199,6 +209,13 @@ static int make_servers(struct service *s, struct ltn_errinfo *info)
         rc = ltn_query_hub_route(s->hub, s->otlp);
     if (rc == 0)
         rc = ltn_serve_routes(&s->serve, s->api);
+    const struct ltn_serve_mcp_opts mcp = {
+        .serve = &s->serve,
+        .loopback = ltn_collector_is_loopback(s->conf->api_listen),
+        .token = s->token[0] != '\0',
+    };
+    if (rc == 0)
+        rc = ltn_serve_mcp_new(&mcp, s->api, &s->mcp);
     return rc == 0 ? 0 : ltn_errinfo_set(info, rc, "routes: %s", ltn_err_str(rc));
 }
 
@@ -260,9 +277,13 @@ static void take_down(struct service *s)
     struct ltn_store *store = s->store;
     ltn_http_server_free(s->otlp);
     ltn_http_server_free(s->api);
+    struct ltn_alerts *alerts = s->alerts;
     ltn_query_hub_stop(s->hub);
+    ltn_serve_mcp_free(s->mcp);
     s->store = NULL; /* no verdict is made any more that could be kept */
+    s->alerts = NULL;
     ltn_store_free(store);
+    ltn_alerts_free(alerts);
     ltn_loop_free(s->loop);
     ltn_query_hub_free(s->hub);
     s->hub = NULL; /* the fleet may still close verdicts */
