@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <malloc.h>
+
 #include "base/attr.h"
 #include "cli/commands.h"
 #include "conf/command.h"
@@ -10,7 +12,20 @@ static const struct ltn_command commands[] = {
     {"version", "version and kernel features", ltn_cmd_version},
 };
 
+#define RETURN_FROM_BYTES (128 * 1024)
+
+/* Windows come and go as blocks of some hundred KiB. They are to go back to the kernel when they
+ * are freed: left to itself the allocator would learn to keep such blocks, in an arena for each
+ * thread. */
+static void keep_little_memory(void)
+{
+    (void)mallopt(M_MMAP_THRESHOLD, RETURN_FROM_BYTES);
+    (void)mallopt(M_TRIM_THRESHOLD, RETURN_FROM_BYTES);
+    (void)mallopt(M_ARENA_MAX, 2);
+}
+
 int main(int argc, char **argv)
 {
+    keep_little_memory();
     return ltn_command_dispatch(commands, LTN_ARRAY_SIZE(commands), "lanterne", argc, argv);
 }

@@ -37,6 +37,7 @@ enum ltn_op_class {
     LTN_CLASS_COMM,
     LTN_CLASS_MEMSET,
     LTN_CLASS_EVENT,
+    LTN_CLASS_CONTEXT, /* contexts and modules come into being */
 };
 
 /* How the arguments of an op are read at entry. */

@@ -74,6 +74,7 @@ struct css_set {
 };
 struct sched_info {
     unsigned long long run_delay;
+    unsigned long long last_arrival;
 };
 struct sched_entity {
     __u64 sum_exec_runtime;

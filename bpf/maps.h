@@ -64,6 +64,7 @@ struct ltn_task {
     ltn_u64 out_ns; /* left the CPU at this time; 0 = nothing to settle */
     ltn_u64 in_ns;
     ltn_u64 out_run_delay_ns;
+    ltn_u64 clock_ns; /* this clock less the scheduler's */
     ltn_u32 out_reason;
     ltn_u32 by_tgid; /* who had the CPU when this task got it back */
     ltn_u64 by_cgroup;

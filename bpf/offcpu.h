@@ -28,12 +28,30 @@ static __always_inline void note_preemptor(struct ltn_task *t, ltn_u32 tgid, ltn
 }
 
 /*
+ * When the task got the CPU back. Now and then a busy kernel makes a switch that no tracer is told
+ * of; the scheduler's own note of the moment, on its own clock, stands in for it.
+ */
+static __always_inline int find_arrival(struct ltn_task *t, struct task_struct *task)
+{
+    if (t->in_ns >= t->out_ns) {
+        t->clock_ns = t->in_ns - task->sched_info.last_arrival;
+        return 1;
+    }
+    if (t->clock_ns == 0) {
+        return 0;
+    }
+    t->in_ns = task->sched_info.last_arrival + t->clock_ns;
+    t->by_tgid = 0;
+    return t->in_ns >= t->out_ns;
+}
+
+/*
  * The kernel adds to run_delay when the task gets the CPU, which is after the tracepoint that says
  * so. Hence the stay is accounted later: at the task's next probe or when it leaves the CPU again.
  */
 static __always_inline void settle(struct ltn_task *t, struct task_struct *task)
 {
-    if (t->out_ns == 0 || t->in_ns < t->out_ns) {
+    if (t->out_ns == 0 || !find_arrival(t, task)) {
         return;
     }
     ltn_u64 off = t->in_ns - t->out_ns;

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "capture/build.h"
+#include "capture/host_state.h"
 #include "capture/kernel_maps.h"
 #include "capture/procs.h"
 #include "stats/exphist.h"
@@ -37,6 +38,7 @@ struct ltn_aggregate {
     uint64_t window_start_ns;
     uint64_t window_end_ns;
     uint64_t slow[LTN_OP_COUNT];
+    struct ltn_pressure pressure;
     pthread_t thread;
     _Atomic int stop;
     _Atomic uint32_t functions;
@@ -160,6 +162,7 @@ static void on_process(struct ltn_aggregate *a, const struct ltn_event_process *
     if (e->hdr.type == LTN_EVENT_EXIT) {
         p->ended = true;
     }
+    p->oom = p->oom || e->hdr.type == LTN_EVENT_OOM;
 }
 
 static void on_record(struct ltn_aggregate *a, const unsigned char *data, size_t size)
@@ -253,6 +256,13 @@ static void each_preemptor(const void *key, const void *value, void *arg)
     ltn_procs_read_preemptor(arg, key, value);
 }
 
+static void each_in_flight(const void *key, const void *value, void *arg)
+{
+    uint32_t tid;
+    memcpy(&tid, key, sizeof(tid));
+    ltn_procs_read_stuck(arg, tid, value);
+}
+
 static void read_maps(struct ltn_aggregate *a)
 {
     const struct ltn_probe_maps *m = &a->opts.maps;
@@ -266,6 +276,8 @@ static void read_maps(struct ltn_aggregate *a)
                             each_comm, t),
         ltn_kernel_map_each(m->preemptors, sizeof(struct ltn_preemptor_key),
                             sizeof(struct ltn_preemptor_stats), each_preemptor, t),
+        ltn_kernel_map_each(m->in_flight, sizeof(uint32_t), sizeof(struct ltn_in_flight),
+                            each_in_flight, t),
     };
     for (size_t i = 0; i < LTN_ARRAY_SIZE(rc); i++) {
         a->stats.read_errors += rc[i] < 0;
@@ -417,6 +429,7 @@ static void end_window(struct ltn_aggregate *a, uint64_t end_ns)
     struct ltn_window *w = ltn_window_build(&a->procs, view, a->window_start_ns, end_ns);
     a->stats.windows_total++;
     if (w != NULL) {
+        ltn_pressure_share(&a->pressure, end_ns - a->window_start_ns, w);
         fill_health(a, &w->health);
     }
     if (w == NULL || a->opts.sink.window(a->opts.sink.ctx, w) != 0) {

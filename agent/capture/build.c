@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "capture/host_state.h"
 #include "capture/rank_window.h"
 
 #define CHUNK_BYTES (256U * 1024)
@@ -123,6 +124,49 @@ static void keep_preemptor(struct ltn_preemptor best[LTN_PREEMPTORS],
     }
 }
 
+/* A process without collectives: its busiest thread, one blocking call after the other. */
+static void build_host(const struct ltn_cap_proc *p, uint64_t window_ns, struct ltn_proc_window *w)
+{
+    const struct ltn_proc_thread *best = NULL;
+    uint64_t most = 0;
+    for (size_t i = 0; i < p->thread_count; i++) {
+        const struct ltn_proc_thread *t = &p->threads[i];
+        uint64_t syncs = t->now.syncs - t->before.syncs;
+        if (syncs > most) {
+            most = syncs;
+            best = t;
+        }
+    }
+    if (best == NULL) {
+        return;
+    }
+    struct ltn_thread_stats before = best->before;
+    struct ltn_thread_stats now = best->now;
+    before.peer_syncs = before.syncs;
+    now.peer_syncs = now.syncs;
+    const struct ltn_steps one_each = {0};
+    w->has_host = ltn_rank_window_fill(&before, &now, &one_each, window_ns, &w->host);
+    for (size_t i = 0; w->has_host && i < p->preemptor_count; i++) {
+        keep_preemptor(w->host.preemptors, &p->preemptors[i]);
+    }
+}
+
+static int build_stuck(struct ltn_arena *a, const struct ltn_cap_proc *p, struct ltn_proc_window *w)
+{
+    struct ltn_stuck_call *calls = ltn_arena_calloc(a, p->stuck_count + 1, sizeof(*calls));
+    if (calls == NULL) {
+        return -ENOMEM;
+    }
+    memcpy(calls, p->stuck, p->stuck_count * sizeof(*calls));
+    w->stuck = calls;
+    w->stuck_count = p->stuck_count;
+    w->oom = p->oom;
+    if (p->comm_count > 0 && !p->ended) {
+        ltn_activity_read(p->tgid, &w->cpu_total_ns, &w->io_total_bytes);
+    }
+    return 0;
+}
+
 static void build_rank(struct ltn_cap_proc *p, uint64_t window_ns, struct ltn_proc_window *w)
 {
     const struct ltn_proc_thread *t = waiting_thread(p);
@@ -185,8 +229,14 @@ static int build_procs(struct ltn_window *w, struct ltn_procs *t, const struct l
         build_identity(&w->arena, p, pw);
         pw->gpu = gpu_of(gpus, p);
         build_rank(p, w->end_ns - w->start_ns, pw);
+        if (pw->is_rank) {
+            pw->has_host = true;
+            pw->host = pw->rank_window;
+        } else {
+            build_host(p, w->end_ns - w->start_ns, pw);
+        }
         if (pw->comm == NULL || pw->job == NULL || build_ops(&w->arena, p, pw) != 0 ||
-            build_comms(&w->arena, p, pw) != 0) {
+            build_comms(&w->arena, p, pw) != 0 || build_stuck(&w->arena, p, pw) != 0) {
             return -ENOMEM;
         }
     }

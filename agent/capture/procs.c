@@ -264,8 +264,31 @@ void ltn_procs_read_preemptor(struct ltn_procs *t, const struct ltn_preemptor_ke
     e->now = *now;
 }
 
+void ltn_procs_read_stuck(struct ltn_procs *t, uint32_t tid, const struct ltn_in_flight *now)
+{
+    struct ltn_cap_proc *p = ltn_procs_find(t, now->tgid);
+    if (p == NULL || now->op >= LTN_OP_COUNT) {
+        return;
+    }
+    struct ltn_stuck_call call = {
+        .since_ns = ltn_mono_to_unix_ns(now->since_ns), .tid = tid, .op = (uint16_t)now->op};
+    if (p->stuck_count < LTN_STUCK_CALLS) {
+        p->stuck[p->stuck_count++] = call;
+        return;
+    }
+    for (size_t i = 0; i < LTN_STUCK_CALLS; i++) {
+        if (call.since_ns < p->stuck[i].since_ns) { /* the oldest ones matter */
+            struct ltn_stuck_call newer = p->stuck[i];
+            p->stuck[i] = call;
+            call = newer;
+        }
+    }
+}
+
 static void turn_proc(struct ltn_cap_proc *p)
 {
+    p->stuck_count = 0;
+    p->oom = false;
     for (unsigned i = 0; i < LTN_OP_COUNT; i++) {
         struct ltn_proc_op *op = p->ops[i];
         if (op == NULL) {

@@ -14,6 +14,7 @@
 #include "base/map.h"
 #include "bpf/event.h"
 #include "capture/steps.h"
+#include "capture/window.h"
 #include "discover/proc.h"
 #include "discover/rank.h"
 #include "probe/ops.h"
@@ -59,6 +60,9 @@ struct ltn_cap_proc {
     uint64_t first_seen_ns; /* Unix time */
     bool identified;
     bool ended;
+    bool oom;
+    struct ltn_stuck_call stuck[LTN_STUCK_CALLS];
+    size_t stuck_count;
     unsigned windows; /* ends of windows it has been through, up to LTN_PROC_PATIENCE */
     double steps_total;
     struct ltn_proc_op *ops[LTN_OP_COUNT];
@@ -115,6 +119,7 @@ void ltn_procs_read_comm(struct ltn_procs *t, const struct ltn_comm_key *key,
                          const struct ltn_comm_state *now);
 void ltn_procs_read_preemptor(struct ltn_procs *t, const struct ltn_preemptor_key *key,
                               const struct ltn_preemptor_stats *now);
+void ltn_procs_read_stuck(struct ltn_procs *t, uint32_t tid, const struct ltn_in_flight *now);
 
 /* Ends the window: the present readings become the old ones; what the kernel no longer has is let
  * go. */

@@ -93,6 +93,15 @@ struct ltn_rank_window {
         preemptors[LTN_PREEMPTORS]; /* longest wait first; unused ones have waited_ns 0 */
 };
 
+/* A call that a thread had not returned from when the window ended; launches and asynchronous
+ * copies are not among them. */
+struct ltn_stuck_call {
+    uint64_t since_ns; /* Unix time */
+    uint32_t tid;
+    uint16_t op;
+};
+#define LTN_STUCK_CALLS 8
+
 struct ltn_proc_window {
     uint32_t pid;
     uint64_t
@@ -105,7 +114,16 @@ struct ltn_proc_window {
     int32_t gpu; /* index into gpus, -1 when unknown */
     bool ended;  /* the process exited in this window */
     bool is_rank;
+    bool oom;                           /* chosen by the kernel's out-of-memory killer */
     struct ltn_rank_window rank_window; /* meaningful when is_rank */
+    /* The same of a process without collectives: a "step" is one blocking call with the host
+     * segment before it. Equal to rank_window when is_rank. */
+    bool has_host;
+    struct ltn_rank_window host;
+    const struct ltn_stuck_call *stuck;
+    size_t stuck_count;
+    uint64_t cpu_total_ns; /* all threads, since the start; only of processes with communicators */
+    uint64_t io_total_bytes; /* read and written; likewise */
     const struct ltn_op_window *ops;
     size_t op_count;
     const struct ltn_comm_window *comms;
@@ -155,6 +173,10 @@ struct ltn_window {
     size_t proc_count;
     const struct ltn_gpu_window *gpus;
     size_t gpu_count;
+    /* Share of the window in which some task of the node waited for memory or block I/O
+     * (/proc/pressure); negative when the kernel does not say. */
+    double pressure_memory;
+    double pressure_io;
     struct ltn_agent_health health;
 };
 

@@ -9,10 +9,12 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/incidents.h"
 #include "cli/options.h"
 #include "cli/run.h"
 #include "cli/store.h"
 #include "conf/command.h"
+#include "push/control.h"
 #include "push/encode.h"
 #include "push/push.h"
 
@@ -22,19 +24,23 @@ struct agent_run {
     struct ltn_agent_options o;
     struct ltn_push_encoder *encoder;
     struct ltn_record *record;
-    struct ltn_push *push; /* NULL when nothing is pushed */
+    struct ltn_push *push;             /* NULL when nothing is pushed */
+    struct ltn_agent_control *control; /* NULL when there is no stream to a collector */
     struct ltn_engine *engine;
+    struct ltn_incidents incidents;
 };
 
 static int on_window(void *ctx, struct ltn_window *w)
 {
     struct agent_run *a = ctx;
+    ltn_incidents_window(&a->incidents, w);
     return ltn_record_send_window(a->record, w);
 }
 
 static int on_calls(void *ctx, struct ltn_call_batch *batch)
 {
     struct agent_run *a = ctx;
+    ltn_incidents_calls(&a->incidents, batch);
     return ltn_record_send_calls(a->record, batch);
 }
 
@@ -60,6 +66,26 @@ static int start_push(struct agent_run *a, const struct ltn_push_conf *c, struct
     }
     rc = ltn_push_start(a->push);
     return rc < 0 ? ltn_errinfo_set(info, rc, "cannot start a thread: %s", ltn_err_str(rc)) : 0;
+}
+
+/* The stream to the collector. Without one the agent works all the same. */
+static void start_control(struct agent_run *a, const struct ltn_push_conf *push)
+{
+    struct ltn_errinfo info = {0};
+    const struct ltn_agent_control_conf conf = {
+        .node = a->o.node,
+        .cluster = a->o.cluster,
+        .instance = ltn_push_encoder_instance(a->encoder),
+        .db_path = ltn_record_path(a->record),
+    };
+    int rc = ltn_agent_control_open(&conf, push, &a->control, &info);
+    if (rc == 0) {
+        rc = ltn_agent_control_start(a->control);
+    }
+    if (rc != 0) {
+        ltn_log_info("no control stream to the collector: %s",
+                     info.msg[0] != '\0' ? info.msg : ltn_err_str(rc));
+    }
 }
 
 static int start(struct agent_run *a, struct ltn_errinfo *info)
@@ -89,6 +115,14 @@ static int start(struct agent_run *a, struct ltn_errinfo *info)
     }
     if (rc < 0) {
         return rc;
+    }
+    if (pushes) {
+        start_control(a, &push);
+    }
+    a->incidents.record = a->record;
+    rc = ltn_incidents_init(&a->incidents, &a->o);
+    if (rc < 0) {
+        return ltn_errinfo_set(info, rc, "out of memory");
     }
     e.sink = (struct ltn_capture_sink){.ctx = a, .window = on_window, .calls = on_calls};
     return ltn_engine_start(&e, &a->engine, info);
@@ -147,7 +181,9 @@ int ltn_cmd_agent(int argc, char **argv)
     }
     /* In the direction data takes: no more windows, then everything written, then everything sent.
      */
+    ltn_agent_control_close(a.control);
     ltn_engine_stop(a.engine);
+    ltn_incidents_done(&a.incidents);
     wait_for_last_window(&a);
     ltn_push_close(a.push);
     ltn_record_close(a.record);

@@ -3,12 +3,15 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/chan.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "cli/call_json.h"
 #include "cli/commands.h"
+#include "cli/incidents.h"
 #include "cli/options.h"
 #include "cli/run.h"
 #include "cli/store.h"
@@ -17,6 +20,8 @@
 
 #define TEXT_MAX_BYTES (4U * 1024 * 1024)
 #define TEXTS_WAITING  64
+#define SHOWN_BYTES    1024
+#define LINES_MAX      (64U * 1024)
 #define CLEAR_SCREEN   "\033[H\033[2J"
 
 struct trace {
@@ -25,6 +30,9 @@ struct trace {
     struct ltn_chan *texts;    /* struct ltn_buf *, made by the aggregate thread, printed by main */
     bool colour;
     uint64_t lost_texts;
+    struct ltn_incidents incidents;
+    struct ltn_buf opened; /* lines of the incidents that opened in the running window */
+    struct ltn_buf shown;  /* those before, on a screen that is cleared */
 };
 
 static void free_text(void *arg)
@@ -51,13 +59,57 @@ static void send_text(struct trace *t, struct ltn_buf *b)
     }
 }
 
+/* One line (or object) as an incident opens. */
+static void on_incident(void *ctx, const struct ltn_causal_change *c)
+{
+    struct trace *t = ctx;
+    char at[LTN_RFC3339_BYTES];
+    if (strcmp(c->state, "open") != 0) {
+        return;
+    }
+    if (t->o.json) {
+        ltn_incident_json(&t->opened, c, t->o.node);
+        return;
+    }
+    ltn_format_rfc3339(c->opened_ns, at);
+    (void)ltn_buf_printf(&t->opened, "%.8s %-8s %s", at + 11, ltn_causal_severity_name(c->severity),
+                         c->title);
+    if (c->cause[0] != '\0' && c->explained_share >= 0) {
+        (void)ltn_buf_printf(&t->opened, " [%.0f %% explained]", c->explained_share * 100.0);
+    }
+    (void)ltn_buf_putc(&t->opened, '\n');
+}
+
+/* Incidents below the table. A screen that is cleared shows the latest ones again. */
+static void add_incidents(struct trace *t, struct ltn_buf *out)
+{
+    if (t->colour) {
+        (void)ltn_buf_append(&t->shown, ltn_buf_str(&t->opened), t->opened.len);
+        while (t->shown.len > SHOWN_BYTES) {
+            const char *text = ltn_buf_str(&t->shown);
+            const char *end = strchr(text, '\n');
+            ltn_buf_consume(&t->shown, end != NULL ? (size_t)(end - text) + 1 : t->shown.len);
+        }
+    }
+    const struct ltn_buf *lines = t->colour ? &t->shown : &t->opened;
+    if (lines->len > 0) {
+        (void)ltn_buf_puts(out, t->o.json ? "" : "\nIncidents\n");
+        (void)ltn_buf_append(out, ltn_buf_str(lines), lines->len);
+    }
+    ltn_buf_reset(&t->opened);
+}
+
 /* The sink's functions run on the aggregate thread: they make text and hand the data on. */
 static int on_window(void *ctx, struct ltn_window *w)
 {
     struct trace *t = ctx;
-    struct ltn_buf *b = t->o.json ? NULL : new_text();
+    ltn_incidents_window(&t->incidents, w);
+    struct ltn_buf *b = t->o.json && t->opened.len == 0 ? NULL : new_text();
     if (b != NULL) {
-        ltn_table_window(b, w, t->o.node, t->colour);
+        if (!t->o.json) {
+            ltn_table_window(b, w, t->o.node, t->colour);
+        }
+        add_incidents(t, b);
         send_text(t, b);
     }
     if (t->record == NULL) {
@@ -70,6 +122,7 @@ static int on_window(void *ctx, struct ltn_window *w)
 static int on_calls(void *ctx, struct ltn_call_batch *batch)
 {
     struct trace *t = ctx;
+    ltn_incidents_calls(&t->incidents, batch);
     struct ltn_buf *b = t->o.json ? new_text() : NULL;
     if (b != NULL) {
         for (size_t i = 0; i < batch->count; i++) {
@@ -117,6 +170,15 @@ static int start(struct trace *t, struct ltn_engine **ret, struct ltn_errinfo *i
         if (rc < 0) {
             return rc;
         }
+    }
+    ltn_buf_init(&t->opened, LINES_MAX);
+    ltn_buf_init(&t->shown, LINES_MAX);
+    t->incidents.record = t->record;
+    t->incidents.ctx = t;
+    t->incidents.change = on_incident;
+    rc = ltn_incidents_init(&t->incidents, &t->o);
+    if (rc < 0) {
+        return ltn_errinfo_set(info, rc, "out of memory");
     }
     e.sink = (struct ltn_capture_sink){.ctx = t, .window = on_window, .calls = on_calls};
     return ltn_engine_start(&e, ret, info);
@@ -179,6 +241,9 @@ int ltn_cmd_trace(int argc, char **argv)
     if (code < 0) {
         code = run(&t);
     }
+    ltn_incidents_done(&t.incidents);
+    ltn_buf_done(&t.opened);
+    ltn_buf_done(&t.shown);
     ltn_record_close(t.record);
     ltn_chan_free(t.texts, free_text);
     ltn_conf_done(&ltn_agent_table, &t.o);

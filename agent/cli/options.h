@@ -27,6 +27,9 @@ struct ltn_agent_options {
     uint64_t max_db_bytes;
     bool record;
     bool record_all;
+    bool incidents;
+    uint64_t incident_hang_ns;
+    double incident_excess;
     bool json;
     bool verbose;
     int attach;    /* index into ltn_attach_names */

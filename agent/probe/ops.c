@@ -71,6 +71,7 @@ const char *ltn_op_class_name(unsigned op_class)
         [LTN_CLASS_COMM] = "communicator",
         [LTN_CLASS_MEMSET] = "memset",
         [LTN_CLASS_EVENT] = "event",
+        [LTN_CLASS_CONTEXT] = "context",
     };
     return op_class < LTN_ARRAY_SIZE(names) && names[op_class] != NULL ? names[op_class]
                                                                        : "unknown";

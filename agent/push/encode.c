@@ -353,3 +353,8 @@ uint64_t ltn_push_points_dropped(const struct ltn_push_encoder *e)
 {
     return atomic_load(&e->points_dropped);
 }
+
+const char *ltn_push_encoder_instance(const struct ltn_push_encoder *e)
+{
+    return e->instance_id;
+}

@@ -27,6 +27,9 @@ int ltn_push_encoder_new(const struct ltn_push_encoder_conf *conf,
                          struct ltn_push_encoder **ret_encoder) ltn_must_check;
 void ltn_push_encoder_free(struct ltn_push_encoder *e);
 
+/* The service.instance.id; belongs to the encoder. */
+const char *ltn_push_encoder_instance(const struct ltn_push_encoder *e);
+
 /* Encodes a window into one or more requests, each complete in itself. Encoding the same window
  * again gives the same bytes. 0, -ENOMEM, LTN_ERR_TOO_LARGE when max_request_bytes cannot hold one
  * point, or what emit returned. */

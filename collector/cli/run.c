@@ -14,6 +14,7 @@
 #include "ingest/ingest.h"
 #include "io/loop.h"
 #include "prom/series.h"
+#include "query/query.h"
 #include "serve/serve.h"
 #include "store/store.h"
 
@@ -33,6 +34,7 @@ struct service {
     struct ltn_http_budget *budget;
     struct ltn_http_server *otlp, *api;
     struct ltn_ingest *ingest;
+    struct ltn_query_hub *hub;
     struct ltn_serve serve;
     struct ltn_timer tick;
     uint64_t expired_ns;
@@ -57,6 +59,8 @@ static void on_verdict(void *ctx, enum ltn_straggler_change change, bool notable
                  "(explains %.2f): %s",
                  what, (int)v->rank, v->node, v->job, v->effect_pct, v->peers, v->cause,
                  v->explained_share, v->cause_detail);
+    if (s->hub != NULL)
+        ltn_query_hub_verdict(s->hub, v);
     if (s->store != NULL && ltn_store_verdict(s->store, change, v) != 0)
         ltn_log_error("verdict not kept: too many wait for the database");
 }
@@ -92,6 +96,7 @@ static void on_signal(void *arg, int signo)
     s->serve.draining = true;
     ltn_log_info("shutting down on signal %d", signo);
     ltn_ingest_drain(s->ingest);
+    ltn_query_hub_drain(s->hub);
     ltn_http_server_drain(s->otlp, DRAIN_NS, on_drained, s);
     ltn_http_server_drain(s->api, DRAIN_NS, on_drained, s);
 }
@@ -177,16 +182,21 @@ static int make_servers(struct service *s, struct ltn_errinfo *info)
     hc.max_response_bytes = (size_t)64 << 20;
     s->api = ltn_http_server_new(s->loop, &hc, s->budget);
     s->ingest = ltn_ingest_new(s->loop, s->store, s->fleet, s->series);
-    if (s->budget == NULL || s->otlp == NULL || s->api == NULL || s->ingest == NULL)
+    s->hub = ltn_query_hub_new(s->loop, s->fleet, NULL);
+    if (s->budget == NULL || s->otlp == NULL || s->api == NULL || s->ingest == NULL ||
+        s->hub == NULL)
         return ltn_errinfo_set(info, -ENOMEM, "out of memory");
     s->serve = (struct ltn_serve){.fleet = s->fleet,
                                   .store = s->store,
                                   .series = s->series,
                                   .ingest = s->ingest,
+                                  .hub = s->hub,
                                   .otlp_server = s->otlp,
                                   .api_server = s->api,
                                   .started_ns = ltn_now_unix_ns()};
     int rc = ltn_ingest_routes(s->ingest, s->otlp);
+    if (rc == 0)
+        rc = ltn_query_hub_route(s->hub, s->otlp);
     if (rc == 0)
         rc = ltn_serve_routes(&s->serve, s->api);
     return rc == 0 ? 0 : ltn_errinfo_set(info, rc, "routes: %s", ltn_err_str(rc));
@@ -250,9 +260,12 @@ static void take_down(struct service *s)
     struct ltn_store *store = s->store;
     ltn_http_server_free(s->otlp);
     ltn_http_server_free(s->api);
+    ltn_query_hub_stop(s->hub);
     s->store = NULL; /* no verdict is made any more that could be kept */
     ltn_store_free(store);
     ltn_loop_free(s->loop);
+    ltn_query_hub_free(s->hub);
+    s->hub = NULL; /* the fleet may still close verdicts */
     ltn_ingest_free(s->ingest);
     ltn_fleet_free(s->fleet);
     ltn_series_free(s->series);

@@ -25,8 +25,7 @@ size_t ltn_serve_not_ready(const struct ltn_serve *s, char reasons[LTN_READY_REA
     return n;
 }
 
-/* Sends what was written; the buffer is empty afterwards. */
-static void reply_json(struct ltn_http_request *req, int status, struct ltn_buf *b)
+void ltn_serve_reply_json(struct ltn_http_request *req, int status, struct ltn_buf *b)
 {
     if (ltn_buf_error(b) != 0) {
         int rc = ltn_buf_error(b);
@@ -56,7 +55,7 @@ static void finish_object(struct ltn_http_request *req, int status, struct ltn_b
                           struct ltn_json *j)
 {
     ltn_json_close_object(j);
-    reply_json(req, status, b);
+    ltn_serve_reply_json(req, status, b);
 }
 
 /* "5m" (that long ago), Unix ns, or nothing: everything kept. False when it is neither. */
@@ -122,7 +121,7 @@ static void on_jobs(void *arg, struct ltn_http_request *req)
     ltn_json_key(&j, "jobs");
     ltn_json_open_array(&j);
     for (size_t i = 0; i < n; i++)
-        ltn_serve_job(&j, s, jobs[i], false, now);
+        ltn_serve_job(&j, s, jobs[i], &(struct ltn_job_query){.ranks = false}, now);
     ltn_json_close_array(&j);
     free(jobs);
     finish_object(req, 200, &b, &j);
@@ -154,7 +153,7 @@ static void on_node(void *arg, struct ltn_http_request *req)
     ltn_buf_init(&b, MAX_ANSWER_BYTES);
     ltn_json_init(&j, &b);
     ltn_serve_node(&j, s, n, true, ltn_now_unix_ns());
-    reply_json(req, 200, &b);
+    ltn_serve_reply_json(req, 200, &b);
 }
 
 static void on_job(void *arg, struct ltn_http_request *req)
@@ -162,13 +161,25 @@ static void on_job(void *arg, struct ltn_http_request *req)
     const struct ltn_serve *s = arg;
     struct ltn_buf b;
     struct ltn_json j;
+    struct ltn_job_query q = {.ranks = true, .windows = LTN_FLEET_HISTORY};
+    char windows[16], rank[LTN_STRAGGLER_KEY_BYTES];
+    uint64_t n;
+    if (ltn_http_query_get(req, "windows", windows, sizeof(windows))) {
+        if (!ltn_parse_u64(windows, &n) || n > LTN_FLEET_HISTORY) {
+            ltn_http_reply_error(req, LTN_ERR_MALFORMED, "windows: a number from 0 to 60", 0);
+            return;
+        }
+        q.windows = (size_t)n;
+    }
+    if (ltn_http_query_get(req, "rank", rank, sizeof(rank)))
+        q.rank_key = rank;
     const struct ltn_fleet_job *o = find_named(&s->fleet->jobs, req, "job");
     if (o == NULL)
         return;
     ltn_buf_init(&b, MAX_ANSWER_BYTES);
     ltn_json_init(&j, &b);
-    ltn_serve_job(&j, s, o, true, ltn_now_unix_ns());
-    reply_json(req, 200, &b);
+    ltn_serve_job(&j, s, o, &q, ltn_now_unix_ns());
+    ltn_serve_reply_json(req, 200, &b);
 }
 
 static void on_stragglers(void *arg, struct ltn_http_request *req)
@@ -201,6 +212,26 @@ static void on_incidents(void *arg, struct ltn_http_request *req)
         q.severity = severity;
     begin_object(&b, &j);
     ltn_serve_incidents(&j, arg, &q);
+    finish_object(req, 200, &b, &j);
+}
+
+static void on_ops(void *arg, struct ltn_http_request *req)
+{
+    struct ltn_buf b;
+    struct ltn_json j;
+    char node[LTN_NAME_BYTES];
+    bool one = ltn_http_query_get(req, "node", node, sizeof(node));
+    begin_object(&b, &j);
+    ltn_serve_ops(&j, arg, one ? node : NULL, ltn_now_unix_ns());
+    finish_object(req, 200, &b, &j);
+}
+
+static void on_ingest(void *arg, struct ltn_http_request *req)
+{
+    struct ltn_buf b;
+    struct ltn_json j;
+    begin_object(&b, &j);
+    ltn_serve_ingest(&j, arg, ltn_now_unix_ns());
     finish_object(req, 200, &b, &j);
 }
 
@@ -282,7 +313,8 @@ static void on_status(void *arg, struct ltn_http_request *req)
     ltn_json_key(&j, "jobs_list");
     ltn_json_open_array(&j);
     for (size_t i = 0; i < n; i++)
-        ltn_serve_job(&j, s, jobs[i], true, now);
+        ltn_serve_job(&j, s, jobs[i],
+                      &(struct ltn_job_query){.ranks = true, .windows = LTN_FLEET_HISTORY}, now);
     ltn_json_close_array(&j);
     free(jobs);
     ltn_serve_stragglers(&j, s, now);
@@ -303,9 +335,13 @@ int ltn_serve_routes(struct ltn_serve *s, struct ltn_http_server *server)
         {"/api/v1/jobs/", LTN_ROUTE_PREFIX, on_job},
         {"/api/v1/stragglers", 0, on_stragglers},
         {"/api/v1/incidents", 0, on_incidents},
+        {"/api/v1/ops", 0, on_ops},
+        {"/api/v1/ingest", 0, on_ingest},
         {"/api/v1/status", 0, on_status},
         {"/api/v1/time", 0, on_time},
         {"/metrics", 0, on_metrics},
+        {"/", LTN_ROUTE_NO_AUTH, ltn_serve_on_page},
+        {"/assets/", LTN_ROUTE_PREFIX | LTN_ROUTE_NO_AUTH, ltn_serve_on_page},
         {"/healthz", LTN_ROUTE_NO_AUTH, on_healthz},
         {"/readyz", LTN_ROUTE_NO_AUTH, on_readyz},
     };
@@ -319,5 +355,10 @@ int ltn_serve_routes(struct ltn_serve *s, struct ltn_http_server *server)
         if (rc != 0)
             return rc;
     }
-    return 0;
+    const struct ltn_http_route query = {.methods = LTN_HTTP_POST,
+                                         .path = "/api/v1/query",
+                                         .content_types = "application/json",
+                                         .handle = ltn_serve_on_query,
+                                         .arg = s};
+    return ltn_http_server_route(server, &query);
 }

@@ -6,12 +6,25 @@
 #include "base/json.h"
 #include "serve/serve.h"
 
+/* Sends what was written; the buffer is empty afterwards. */
+void ltn_serve_reply_json(struct ltn_http_request *req, int status, struct ltn_buf *b);
+
+/* query.c: POST /api/v1/query. */
+void ltn_serve_on_query(void *arg, struct ltn_http_request *req);
+
 /* json.c: one object each, as values. */
 void ltn_serve_overview(struct ltn_json *j, const struct ltn_serve *s, uint64_t now_ns);
 void ltn_serve_node(struct ltn_json *j, const struct ltn_serve *s, const struct ltn_fleet_node *n,
                     bool full, uint64_t now_ns);
+
+/* How much of a job is wanted. */
+struct ltn_job_query {
+    bool ranks;           /* its ranks, too */
+    size_t windows;       /* newest remembered windows of each */
+    const char *rank_key; /* NULL: all ranks */
+};
 void ltn_serve_job(struct ltn_json *j, const struct ltn_serve *s, const struct ltn_fleet_job *job,
-                   bool full, uint64_t now_ns);
+                   const struct ltn_job_query *q, uint64_t now_ns);
 /* "stragglers": [...] of verdicts that were open at or after since_ns. */
 void ltn_serve_stragglers(struct ltn_json *j, const struct ltn_serve *s, uint64_t since_ns);
 
@@ -23,6 +36,14 @@ struct ltn_incident_query {
 };
 void ltn_serve_incidents(struct ltn_json *j, const struct ltn_serve *s,
                          const struct ltn_incident_query *q);
+
+/* live.c: members of an object. Sums over the nodes, or of one (NULL: all). */
+void ltn_serve_ops(struct ltn_json *j, const struct ltn_serve *s, const char *node,
+                   uint64_t now_ns);
+void ltn_serve_ingest(struct ltn_json *j, const struct ltn_serve *s, uint64_t now_ns);
+
+/* page.c: the page or one of its files, by the request's path. */
+void ltn_serve_on_page(void *arg, struct ltn_http_request *req);
 
 /* True and no reason when ready; else reasons, as many as fit. */
 #define LTN_READY_REASONS 4

@@ -273,6 +273,20 @@ static void put_process(struct ltn_json *j, const struct ltn_fleet_proc *p)
     ltn_json_close_object(j);
 }
 
+/* Measured over the node's control stream, else what its time stamps allow to say. */
+static void put_clock(struct ltn_json *j, const struct ltn_serve *s, const struct ltn_fleet_node *n)
+{
+    struct ltn_query_node known;
+    bool attached = ltn_query_hub_node(s->hub, n->name, &known);
+    bool measured = attached && known.has_clock;
+    ltn_json_kv_bool(j, "attached", attached);
+    ltn_json_kv_time(j, "attached_at", "attached_at_ns", known.attached_unix_ns);
+    ltn_json_kv_i64(j, "clock_offset_ns", measured ? known.clock_offset_ns : n->clock_offset_ns);
+    ltn_json_kv_u64(j, "clock_offset_uncertainty_ns",
+                    measured ? known.clock_uncertainty_ns : 3 * s->fleet->opts.window_ns);
+    ltn_json_kv_bool(j, "clock_offset_measured", measured);
+}
+
 void ltn_serve_node(struct ltn_json *j, const struct ltn_serve *s, const struct ltn_fleet_node *n,
                     bool full, uint64_t now_ns)
 {
@@ -285,8 +299,7 @@ void ltn_serve_node(struct ltn_json *j, const struct ltn_serve *s, const struct 
     ltn_json_kv_u64(j, "processes_count", n->process_count);
     ltn_json_kv_u64(j, "gpus_count", n->gpu_count);
     ltn_json_kv_u64(j, "incidents_count", n->incidents);
-    ltn_json_kv_i64(j, "clock_offset_ns", n->clock_offset_ns);
-    ltn_json_kv_u64(j, "clock_offset_uncertainty_ns", 3 * s->fleet->opts.window_ns);
+    put_clock(j, s, n);
     put_health(j, n);
     ltn_json_key(j, "gpus");
     ltn_json_open_array(j);
@@ -307,19 +320,21 @@ void ltn_serve_node(struct ltn_json *j, const struct ltn_serve *s, const struct 
 
 /* ---- jobs ---- */
 
-static void put_past(struct ltn_json *j, const struct ltn_fleet_proc *p)
+static void put_past(struct ltn_json *j, const struct ltn_fleet_proc *p, size_t windows)
 {
     ltn_json_key(j, "windows");
     ltn_json_open_array(j);
-    for (size_t i = LTN_FLEET_HISTORY; i-- > 0;) {
+    for (size_t i = windows < LTN_FLEET_HISTORY ? windows : LTN_FLEET_HISTORY; i-- > 0;) {
         const struct ltn_fleet_past *w = ltn_fleet_past(p, i);
         if (w == NULL)
             continue;
         ltn_json_open_object(j);
         ltn_json_kv_time(j, "end", "end_ns", w->end_ns);
+        ltn_json_kv_u64(j, "slot", w->slot);
         kv_ns(j, "step_time_ns", (double)w->step_ns);
         kv_ns(j, "self_time_ns", (double)w->self_ns);
         kv_known(j, "self_time_ratio", w->ratio > 0 ? (double)w->ratio : -1);
+        ltn_json_kv_f64(j, "coverage", (double)w->coverage);
         ltn_json_close_object(j);
     }
     ltn_json_close_array(j);
@@ -336,7 +351,7 @@ static void put_split(struct ltn_json *j, const struct ltn_straggler_member *m)
 }
 
 static void put_rank(struct ltn_json *j, const struct ltn_serve *s, const struct ltn_fleet_proc *p,
-                     bool full)
+                     size_t windows)
 {
     const struct ltn_fleet_window *w = ltn_fleet_newest(p);
     const struct ltn_fleet_verdict *v = ltn_serve_open_verdict(s, p);
@@ -346,6 +361,7 @@ static void put_rank(struct ltn_json *j, const struct ltn_serve *s, const struct
     ltn_json_kv_str(j, "node", p->node->name);
     ltn_json_kv_u64(j, "pid", p->pid);
     kv_text(j, "gpu_uuid", p->gpu_uuid);
+    kv_rank(j, "local_rank", p->local_rank);
     kv_rank(j, "role", p->role);
     ltn_json_kv_str(j, "peer_group", p->group != NULL ? p->group->name : NULL);
     ltn_json_kv_u64(j, "steps_total", p->steps_total);
@@ -369,8 +385,7 @@ static void put_rank(struct ltn_json *j, const struct ltn_serve *s, const struct
         put_verdict(j, &v->v);
     else
         ltn_json_null(j);
-    if (full)
-        put_past(j, p);
+    put_past(j, p, windows);
     ltn_json_close_object(j);
 }
 
@@ -409,7 +424,7 @@ static size_t job_open(const struct ltn_serve *s, const struct ltn_fleet_job *jo
 }
 
 void ltn_serve_job(struct ltn_json *j, const struct ltn_serve *s, const struct ltn_fleet_job *job,
-                   bool full, uint64_t now_ns)
+                   const struct ltn_job_query *q, uint64_t now_ns)
 {
     double step_ns = 0;
     size_t pos = 0, ranks = job_ranks(job);
@@ -432,13 +447,15 @@ void ltn_serve_job(struct ltn_json *j, const struct ltn_serve *s, const struct l
     for (const struct ltn_fleet_group *g; (g = ltn_map_next(&job->groups, &pos)) != NULL;)
         put_group(j, g);
     ltn_json_close_array(j);
-    if (full) {
+    if (q->ranks) {
         size_t n = 0;
         void **procs = ltn_serve_sorted(&job->procs, ltn_serve_by_rank, &n);
         ltn_json_key(j, "ranks");
         ltn_json_open_array(j);
         for (size_t i = 0; i < n; i++)
-            put_rank(j, s, procs[i], true);
+            if (q->rank_key == NULL ||
+                strcmp(q->rank_key, ((const struct ltn_fleet_proc *)procs[i])->key) == 0)
+                put_rank(j, s, procs[i], q->windows);
         ltn_json_close_array(j);
         free(procs);
     }

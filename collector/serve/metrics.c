@@ -58,6 +58,13 @@
     X(lanterne_collector_fleet_total, COUNTER, "", "Windows and groups, by what became of them.")  \
     X(lanterne_collector_series, GAUGE, "", "Series of clients exposed here.")                     \
     X(lanterne_collector_series_refused_total, COUNTER, "", "Points not exposed, by reason.")      \
+    X(lanterne_node_clock_offset_seconds, GAUGE, "seconds",                                        \
+      "Clock of the node minus the collector's, measured over its control stream.")                \
+    X(lanterne_collector_control_streams, GAUGE, "", "Control streams of agents open now.")        \
+    X(lanterne_collector_control_total, COUNTER, "",                                               \
+      "Events on control streams and of questions to the nodes, by kind.")                         \
+    X(lanterne_collector_queries_running, GAUGE, "", "Questions to the nodes running now.")        \
+    X(lanterne_collector_query_bytes, GAUGE, "bytes", "Rows held for questions now.")              \
     X(lanterne_collector_http_total, COUNTER, "", "HTTP events, by server and kind.")              \
     X(lanterne_collector_http_connections, GAUGE, "", "Connections open now.")
 
@@ -331,6 +338,27 @@ static void put_fleet(struct expo *e)
     labelled(e, "reason", "kind", ltn_ingest_stats(e->s->ingest)->points_unexposed);
 }
 
+static void put_control(struct expo *e)
+{
+    struct ltn_query_stats st;
+    size_t pos = 0;
+    ltn_query_hub_stats(e->s->hub, &st);
+    family(e, OWN_lanterne_node_clock_offset_seconds);
+    for (const struct ltn_fleet_node *n; (n = ltn_map_next(&e->s->fleet->nodes, &pos)) != NULL;) {
+        struct ltn_query_node known;
+        struct ltn_prom_label l = {"node", n->name};
+        if (ltn_query_hub_node(e->s->hub, n->name, &known) && known.has_clock)
+            sample(e, &l, 1, (double)known.clock_offset_ns / 1e9);
+    }
+    one(e, OWN_lanterne_collector_control_streams, (double)st.streams);
+    family(e, OWN_lanterne_collector_control_total);
+#define CONTROL_SAMPLE(name, help) labelled(e, "kind", #name, st.name);
+    LTN_QUERY_COUNTERS(CONTROL_SAMPLE)
+#undef CONTROL_SAMPLE
+    one(e, OWN_lanterne_collector_queries_running, (double)st.running);
+    one(e, OWN_lanterne_collector_query_bytes, (double)st.held_bytes);
+}
+
 static void put_http(struct expo *e)
 {
     struct ltn_http_stats st[2];
@@ -369,6 +397,7 @@ void ltn_serve_metrics(const struct ltn_serve *s, struct ltn_buf *out, enum ltn_
     put_ingest(&e);
     put_store(&e);
     put_fleet(&e);
+    put_control(&e);
     put_http(&e);
     ltn_series_write(s->series, &e.p);
     ltn_prom_end(&e.p);

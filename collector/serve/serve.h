@@ -9,6 +9,7 @@
 #include "http/server.h"
 #include "ingest/ingest.h"
 #include "prom/series.h"
+#include "query/query.h"
 #include "store/store.h"
 
 /* Everything that is shown; all borrowed. */
@@ -17,6 +18,7 @@ struct ltn_serve {
     struct ltn_store *store;
     struct ltn_series *series;
     const struct ltn_ingest *ingest;
+    struct ltn_query_hub *hub;
     const struct ltn_http_server *otlp_server;
     const struct ltn_http_server *api_server;
     uint64_t started_ns;

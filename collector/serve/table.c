@@ -128,6 +128,23 @@ static void put_ingest(const struct ltn_serve *s, struct ltn_buf *b)
                          (unsigned long long)s->fleet->counters.windows_gap);
 }
 
+static void put_control(const struct ltn_serve *s, struct ltn_buf *b)
+{
+    struct ltn_query_stats st;
+    ltn_query_hub_stats(s->hub, &st);
+    (void)ltn_buf_printf(
+        b,
+        "Control streams: %zu open, %llu attached so far, %llu ended for silence, %llu for "
+        "breaking "
+        "the protocol\nQuestions: %llu, %llu with nodes missing, %llu failed, %llu refused; pages: "
+        "%llu, %llu too late, %llu unasked\n",
+        st.streams, (unsigned long long)st.attaches, (unsigned long long)st.silent,
+        (unsigned long long)st.hostile, (unsigned long long)st.queries,
+        (unsigned long long)st.queries_partial, (unsigned long long)st.queries_failed,
+        (unsigned long long)st.queries_refused, (unsigned long long)st.pages,
+        (unsigned long long)st.pages_late, (unsigned long long)st.pages_unasked);
+}
+
 void ltn_serve_table(const struct ltn_serve *s, struct ltn_buf *out, uint64_t now_ns)
 {
     size_t n = 0;
@@ -140,4 +157,5 @@ void ltn_serve_table(const struct ltn_serve *s, struct ltn_buf *out, uint64_t no
     free(jobs);
     put_nodes(s, out, now_ns);
     put_ingest(s, out);
+    put_control(s, out);
 }

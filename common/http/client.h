@@ -75,6 +75,49 @@ const char *ltn_grpc_client_metadata(const struct ltn_grpc_client *c, const char
 /* Closes the connection; the next call opens a new one. */
 void ltn_grpc_client_disconnect(struct ltn_grpc_client *c);
 
+/* ---- gRPC streams ---- */
+
+struct ltn_grpc_stream;
+
+struct ltn_grpc_stream_conf {
+    const char *path;                      /* "/package.Service/Method" */
+    uint64_t timeout_ns;                   /* to connect and send the head; must not be 0 */
+    size_t max_in_bytes;                   /* one message received; 0: 1 MiB */
+    size_t max_out_bytes;                  /* all messages that wait to be sent; 0: 1 MiB */
+    const struct ltn_grpc_field *metadata; /* borrowed during the call */
+    size_t metadata_count;
+    void (*message)(void *arg, const uint8_t *p, size_t n); /* borrowed message */
+    void *arg;
+};
+
+/* Opens a bidirectional stream on a client, which it occupies until ltn_grpc_stream_close: there
+ * are no unary calls meanwhile. 0, or an error of ltn_grpc_client_call with the reason in *info. */
+int ltn_grpc_stream_open(struct ltn_grpc_client *c, const struct ltn_grpc_stream_conf *conf,
+                         struct ltn_grpc_stream **ret_stream,
+                         struct ltn_errinfo *info) ltn_must_check;
+
+/* Queues a message. 0, LTN_ERR_BUSY when max_out_bytes would be passed, LTN_ERR_CLOSED, -ENOMEM. */
+int ltn_grpc_stream_send(struct ltn_grpc_stream *s, const void *p, size_t n) ltn_must_check;
+
+/* Bytes that wait to be taken by the connection and the peer. */
+size_t ltn_grpc_stream_waiting(const struct ltn_grpc_stream *s);
+
+/* Moves bytes for at most timeout_ms, calling message for what arrives; returns early when wake_fd
+ * (-1: none) is readable or something was moved. 0 while the stream is open; LTN_ERR_CLOSED when
+ * the peer ended it or the connection is gone. */
+int ltn_grpc_stream_run(struct ltn_grpc_stream *s, int wake_fd, int timeout_ms) ltn_must_check;
+
+/* True when the peer asked for no more calls on this connection: open another soon. */
+bool ltn_grpc_stream_leaving(const struct ltn_grpc_stream *s);
+
+/* How it ended: the gRPC status and a message; *ret->message is valid until the client's next
+ * call. */
+void ltn_grpc_stream_result(struct ltn_grpc_stream *s, struct ltn_grpc_result *ret);
+
+/* Takes the call back if it is still open, sends what that needs, closes the connection and frees
+ * the stream. NULL is ignored. */
+void ltn_grpc_stream_close(struct ltn_grpc_stream *s);
+
 /* ---- HTTP ---- */
 
 struct ltn_http_client;

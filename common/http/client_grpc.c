@@ -14,57 +14,12 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "http/client.h"
+#include "http/client-internals.h"
 #include "http/coding.h"
-#include "http/grpc.h"
-#include "http/head.h"
 
 #define DEFAULT_CONNECT_NS     (5 * LTN_NS_PER_S)
 #define DEFAULT_RESPONSE_BYTES (4UL * 1024 * 1024)
 #define WINDOW_BYTES           (1024 * 1024)
-#define MAX_HEADER_BYTES       (32 * 1024)
-#define MAX_HEADERS            128
-#define MAX_METADATA           16
-#define READ_BYTES             (64 * 1024)
-
-struct ltn_grpc_client {
-    char *host;
-    char port[8];
-    char *authority;
-    char *user_agent;
-    char *authorization; /* "Bearer ..."; NULL: none */
-    bool gzip;
-    uint64_t connect_timeout_ns;
-    uint64_t max_age_ns;
-
-    int fd;
-    nghttp2_session *ng;
-    uint64_t connected_ns;
-    bool goaway; /* no further call on this connection */
-    bool broken; /* the connection failed */
-    const uint8_t *pending;
-    size_t pending_len;
-
-    /* the call */
-    int32_t stream;
-    bool closed;
-    uint32_t close_code;
-    bool head_sent;
-    bool heard; /* anything came from the peer during this call */
-    struct ltn_head *fields;
-    struct ltn_grpc_frame frame;
-    bool message_complete;
-    int body_rc;
-    uint8_t prefix[LTN_GRPC_PREFIX_BYTES];
-    size_t prefix_pos;
-    const uint8_t *body;
-    size_t body_len;
-    size_t body_pos;
-    struct ltn_buf zipped;
-    struct ltn_buf message;
-    char reason[160];
-    uint8_t scratch[READ_BYTES];
-};
 
 /* ---- making and freeing ---- */
 
@@ -182,6 +137,10 @@ static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const u
     if (id != c->stream || c->body_rc != 0) {
         return 0;
     }
+    if (c->live != NULL) {
+        ltn_client_stream_data(c->live, p, n);
+        return 0;
+    }
     size_t used = 0;
     if (c->message_complete) {
         c->body_rc = n > 0 ? LTN_ERR_MALFORMED : 0;
@@ -289,7 +248,7 @@ static int left_ms(uint64_t deadline_ns)
 }
 
 /* Waits for events until the deadline. 1, 0 on timeout. */
-static int wait_fd(int fd, short events, uint64_t deadline_ns)
+int ltn_client_wait(int fd, short events, uint64_t deadline_ns)
 {
     for (;;) {
         struct pollfd p = {.fd = fd, .events = events};
@@ -317,7 +276,7 @@ static int connect_one(const struct addrinfo *ai, uint64_t deadline_ns, int *ret
     if (connect(fd, ai->ai_addr, ai->ai_addrlen) != 0) {
         if (errno != EINPROGRESS) {
             error = errno;
-        } else if (wait_fd(fd, POLLOUT, deadline_ns) == 0) {
+        } else if (ltn_client_wait(fd, POLLOUT, deadline_ns) == 0) {
             error = ETIMEDOUT;
         } else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0) {
             error = errno;
@@ -331,7 +290,7 @@ static int connect_one(const struct addrinfo *ai, uint64_t deadline_ns, int *ret
     return 0;
 }
 
-static int open_connection(struct ltn_grpc_client *c, uint64_t deadline_ns)
+int ltn_client_connect(struct ltn_grpc_client *c, uint64_t deadline_ns)
 {
     uint64_t now_ns = ltn_now_mono_ns();
     uint64_t limit_ns = now_ns + c->connect_timeout_ns;
@@ -368,7 +327,7 @@ static int open_connection(struct ltn_grpc_client *c, uint64_t deadline_ns)
 
 /* ---- moving bytes ---- */
 
-static void fail_connection(struct ltn_grpc_client *c, const char *what, int error)
+void ltn_client_fail(struct ltn_grpc_client *c, const char *what, int error)
 {
     c->broken = true;
     (void)snprintf(c->reason, sizeof(c->reason), "%s%s%s", what, error != 0 ? ": " : "",
@@ -376,13 +335,13 @@ static void fail_connection(struct ltn_grpc_client *c, const char *what, int err
 }
 
 /* Sends what the socket takes; true when more waits for it. */
-static bool send_some(struct ltn_grpc_client *c)
+bool ltn_client_send(struct ltn_grpc_client *c)
 {
     while (!c->broken) {
         if (c->pending_len == 0) {
             ssize_t n = nghttp2_session_mem_send(c->ng, &c->pending);
             if (n < 0) {
-                fail_connection(c, nghttp2_strerror((int)n), 0);
+                ltn_client_fail(c, nghttp2_strerror((int)n), 0);
                 return false;
             }
             if (n == 0) {
@@ -396,7 +355,7 @@ static bool send_some(struct ltn_grpc_client *c)
                 return true;
             }
             if (errno != EINTR) {
-                fail_connection(c, "connection lost while sending", errno);
+                ltn_client_fail(c, "connection lost while sending", errno);
             }
             continue;
         }
@@ -407,7 +366,7 @@ static bool send_some(struct ltn_grpc_client *c)
 }
 
 /* Reads and digests what is there. */
-static void recv_some(struct ltn_grpc_client *c)
+void ltn_client_receive(struct ltn_grpc_client *c)
 {
     while (!c->broken) {
         ssize_t n = recv(c->fd, c->scratch, sizeof(c->scratch), 0);
@@ -416,18 +375,18 @@ static void recv_some(struct ltn_grpc_client *c)
                 continue;
             }
             if (errno != EAGAIN && errno != EWOULDBLOCK) {
-                fail_connection(c, "connection lost", errno);
+                ltn_client_fail(c, "connection lost", errno);
             }
             return;
         }
         if (n == 0) {
-            fail_connection(c, "connection closed by the peer", 0);
+            ltn_client_fail(c, "connection closed by the peer", 0);
             return;
         }
         c->heard = true;
         ssize_t used = nghttp2_session_mem_recv(c->ng, c->scratch, (size_t)n);
         if (used < 0) {
-            fail_connection(c, nghttp2_strerror((int)used), 0);
+            ltn_client_fail(c, nghttp2_strerror((int)used), 0);
             return;
         }
         if (n < (ssize_t)sizeof(c->scratch)) {
@@ -437,7 +396,7 @@ static void recv_some(struct ltn_grpc_client *c)
 }
 
 /* True when the connection may carry another call. */
-static bool usable(struct ltn_grpc_client *c)
+bool ltn_client_usable(struct ltn_grpc_client *c)
 {
     if (c->fd < 0) {
         return false;
@@ -445,16 +404,16 @@ static bool usable(struct ltn_grpc_client *c)
     if (c->max_age_ns != 0 && ltn_now_mono_ns() - c->connected_ns > c->max_age_ns) {
         return false;
     }
-    recv_some(c); /* a GOAWAY or an end that came since the last call */
+    ltn_client_receive(c); /* a GOAWAY or an end that came since the last call */
     if (!c->broken) {
-        (void)send_some(c);
+        (void)ltn_client_send(c);
     }
     return !c->broken && !c->goaway && nghttp2_session_check_request_allowed(c->ng) != 0;
 }
 
 /* ---- the call ---- */
 
-static nghttp2_nv make_nv(const char *name, const char *value)
+nghttp2_nv ltn_client_nv(const char *name, const char *value)
 {
     return (nghttp2_nv){
         .name = (uint8_t *)(uintptr_t)name,
@@ -465,7 +424,7 @@ static nghttp2_nv make_nv(const char *name, const char *value)
     };
 }
 
-static int reset_call(struct ltn_grpc_client *c)
+int ltn_client_reset(struct ltn_grpc_client *c)
 {
     ltn_head_free(c->fields);
     c->fields = ltn_head_new(MAX_HEADER_BYTES, MAX_HEADERS);
@@ -492,23 +451,23 @@ static int submit(struct ltn_grpc_client *c, const struct ltn_grpc_call *call, u
         return LTN_ERR_TIMEOUT;
     }
     ltn_grpc_timeout_format(deadline_ns - now_ns, timeout);
-    nv[n++] = make_nv(":method", "POST");
-    nv[n++] = make_nv(":scheme", "http");
-    nv[n++] = make_nv(":path", call->path);
-    nv[n++] = make_nv(":authority", c->authority);
-    nv[n++] = make_nv("te", "trailers");
-    nv[n++] = make_nv("content-type", "application/grpc");
-    nv[n++] = make_nv("user-agent", c->user_agent);
-    nv[n++] = make_nv("grpc-timeout", timeout);
+    nv[n++] = ltn_client_nv(":method", "POST");
+    nv[n++] = ltn_client_nv(":scheme", "http");
+    nv[n++] = ltn_client_nv(":path", call->path);
+    nv[n++] = ltn_client_nv(":authority", c->authority);
+    nv[n++] = ltn_client_nv("te", "trailers");
+    nv[n++] = ltn_client_nv("content-type", "application/grpc");
+    nv[n++] = ltn_client_nv("user-agent", c->user_agent);
+    nv[n++] = ltn_client_nv("grpc-timeout", timeout);
     if (c->gzip) {
-        nv[n++] = make_nv("grpc-encoding", "gzip");
+        nv[n++] = ltn_client_nv("grpc-encoding", "gzip");
     }
     if (c->authorization != NULL) {
-        nv[n++] = make_nv("authorization", c->authorization);
+        nv[n++] = ltn_client_nv("authorization", c->authorization);
         nv[n - 1].flags = NGHTTP2_NV_FLAG_NO_INDEX;
     }
     for (size_t i = 0; i < call->metadata_count && i < MAX_METADATA; i++) {
-        nv[n++] = make_nv(call->metadata[i].name, call->metadata[i].value);
+        nv[n++] = ltn_client_nv(call->metadata[i].name, call->metadata[i].value);
     }
     const nghttp2_data_provider provider = {.read_callback = read_request};
     c->stream = nghttp2_submit_request(c->ng, NULL, nv, n, &provider, NULL);
@@ -520,19 +479,19 @@ static int submit(struct ltn_grpc_client *c, const struct ltn_grpc_call *call, u
 static int run(struct ltn_grpc_client *c, uint64_t deadline_ns)
 {
     while (!c->closed) {
-        bool more = send_some(c);
+        bool more = ltn_client_send(c);
         if (c->broken || c->closed) {
             break;
         }
         if (nghttp2_session_want_read(c->ng) == 0 && nghttp2_session_want_write(c->ng) == 0) {
-            fail_connection(c, "connection ended by the peer", 0);
+            ltn_client_fail(c, "connection ended by the peer", 0);
             break;
         }
         short events = (short)(POLLIN | (more ? POLLOUT : 0));
-        if (wait_fd(c->fd, events, deadline_ns) == 0) {
+        if (ltn_client_wait(c->fd, events, deadline_ns) == 0) {
             return LTN_ERR_TIMEOUT;
         }
-        recv_some(c);
+        ltn_client_receive(c);
     }
     if (c->closed) {
         return 0;
@@ -718,14 +677,14 @@ static int read_answer(struct ltn_grpc_client *c, struct ltn_grpc_result *ret)
 static int attempt(struct ltn_grpc_client *c, const struct ltn_grpc_call *call,
                    uint64_t deadline_ns, struct ltn_grpc_result *ret, bool *ret_again)
 {
-    bool reused = usable(c);
+    bool reused = ltn_client_usable(c);
     *ret_again = false;
     *ret = (struct ltn_grpc_result){.message = ""};
-    int rc = reset_call(c);
+    int rc = ltn_client_reset(c);
     c->reason[0] = '\0';
     if (rc == 0 && !reused) {
         ltn_grpc_client_disconnect(c);
-        rc = open_connection(c, deadline_ns);
+        rc = ltn_client_connect(c, deadline_ns);
     }
     if (rc == 0) {
         rc = submit(c, call, deadline_ns);
@@ -744,7 +703,7 @@ static int attempt(struct ltn_grpc_client *c, const struct ltn_grpc_call *call,
     if (rc == LTN_ERR_TIMEOUT && c->ng != NULL && !c->closed && c->stream > 0 && c->heard) {
         /* The peer is alive, only slow: take the call back and keep the connection. */
         (void)nghttp2_submit_rst_stream(c->ng, NGHTTP2_FLAG_NONE, c->stream, NGHTTP2_CANCEL);
-        (void)send_some(c);
+        (void)ltn_client_send(c);
     } else if (c->ng != NULL && !c->closed) {
         c->broken = true;
     }

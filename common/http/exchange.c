@@ -26,8 +26,7 @@ static void request_unlink(struct ltn_http_request *rq)
     rq->next = NULL;
 }
 
-/* Takes the request off its connection. */
-static void request_detach(struct ltn_http_request *rq)
+void ltn_exchange_detach(struct ltn_http_request *rq)
 {
     struct conn *c = rq->conn;
     ltn_loop_timer_stop(c->server->loop, &rq->deadline_timer);
@@ -338,6 +337,9 @@ static void *on_head(void *arg, int32_t id, struct ltn_head *head, bool body)
     if ((rq->route->r.flags & LTN_ROUTE_PREFIX) != 0) {
         rq->rest = rq->path + rq->route->path_len;
     }
+    if (rq->route->r.stream != NULL && !ltn_stream_begin(rq)) {
+        return NULL;
+    }
     return rq;
 }
 
@@ -415,6 +417,10 @@ static void on_data(void *arg, void *request, const uint8_t *p, size_t n)
     int32_t stream = rq->stream;
     rq->wire_bytes += n;
     ltn_count_add(&c->server->counters.request_body_bytes, n);
+    if (rq->state == RQ_STREAM) {
+        ltn_stream_data(rq, p, n);
+        return;
+    }
     int rc = keep_body(rq, p, n);
     if (rc != 0) {
         refuse_body(rq, rc);
@@ -482,6 +488,10 @@ static void on_end(void *arg, void *request)
     struct conn *c = arg;
     struct ltn_http_request *rq = request;
     struct ltn_http_server *s = c->server;
+    if (rq->state == RQ_STREAM) {
+        ltn_stream_end(rq);
+        return;
+    }
     if (rq->grpc && !rq->frame_complete) {
         LTN_COUNT(s, refused_malformed);
         answer_grpc(rq, LTN_GRPC_INTERNAL,
@@ -513,13 +523,17 @@ static void on_closed(void *arg, void *request)
     struct ltn_http_request *rq = request;
     LTN_COUNT(c->server, streams_reset);
     c->active_ns = ltn_loop_now_ns(c->server->loop);
+    if (rq->state == RQ_STREAM) {
+        ltn_stream_gone(rq);
+        return;
+    }
     if (rq->state == RQ_HANDLER) {
         ltn_loop_timer_stop(c->server->loop, &rq->deadline_timer);
         rq->closed = true;
         atomic_store(&rq->gone, true);
         return;
     }
-    request_detach(rq);
+    ltn_exchange_detach(rq);
     ltn_request_free(rq);
     ltn_conn_relieved(c);
 }
@@ -576,7 +590,7 @@ void ltn_exchange_replied(struct ltn_http_request *rq)
         ltn_request_free(rq);
         return;
     }
-    request_detach(rq);
+    ltn_exchange_detach(rq);
     if (rq->closed) {
         LTN_COUNT(s, replies_dropped);
     } else {
@@ -596,6 +610,10 @@ static void on_deadline(void *arg)
     LTN_COUNT(c->server, grpc_deadlines);
     if (rq->state == RQ_BODY) {
         answer_error(rq, LTN_ERR_TIMEOUT, NULL);
+        return;
+    }
+    if (rq->state == RQ_STREAM) {
+        ltn_stream_deadline(rq);
         return;
     }
     const struct ltn_http_field fields[] = {
@@ -633,7 +651,11 @@ void ltn_exchange_forget(struct conn *c)
     while (c->requests != NULL) {
         struct ltn_http_request *rq = c->requests;
         bool with_handler = rq->state == RQ_HANDLER;
-        request_detach(rq);
+        if (rq->state == RQ_STREAM) {
+            ltn_stream_gone(rq);
+            continue;
+        }
+        ltn_exchange_detach(rq);
         if (with_handler) {
             atomic_store(&rq->gone, true);
         } else {

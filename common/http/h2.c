@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/buf.h"
 #include "http/bucket.h"
 
 #define FRAME_HEADER_BYTES 9
@@ -22,6 +23,7 @@
 #define REFUND_PER_REPLY   32
 #define REFUND_PER_DATA    4
 #define PROGRESS_PER_REPLY 1024
+#define STREAM_QUEUE_BYTES ((size_t)64 << 20) /* callers give a tighter bound */
 #define ANSWERED_GRACE_NS  (500 * LTN_NS_PER_MS)
 
 static const uint8_t drain_ping[8] = {'l', 't', 'n', 'd', 'r', 'a', 'i', 'n'};
@@ -44,6 +46,10 @@ struct stream {
     struct ltn_arena trailer_arena;
     nghttp2_nv *trailers;
     size_t trailer_count;
+    /* a reply of many messages */
+    bool live;
+    bool ending; /* trailers behind what waits */
+    struct ltn_buf queue;
 };
 
 struct ltn_h2 {
@@ -126,6 +132,7 @@ static void stream_free(struct ltn_h2 *s, struct stream *st)
     s->stream_count--;
     ltn_head_free(st->head);
     ltn_arena_done(&st->trailer_arena);
+    ltn_buf_done(&st->queue);
     free(st);
 }
 
@@ -147,6 +154,7 @@ static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, voi
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     }
     ltn_arena_init(&st->trailer_arena, 1024, 16384);
+    ltn_buf_init(&st->queue, STREAM_QUEUE_BYTES);
     st->id = frame->hd.stream_id;
     st->head->version = 20;
     st->next = s->streams;
@@ -575,18 +583,18 @@ static ssize_t read_body(nghttp2_session *ng, int32_t id, uint8_t *dst, size_t r
     return (ssize_t)part;
 }
 
-static int keep_trailers(struct stream *st, const struct ltn_session_reply *r)
+static int keep_trailers(struct stream *st, const struct ltn_http_field *fields, size_t n)
 {
-    if (r->trailer_count == 0) {
+    if (n == 0) {
         return 0;
     }
     struct ltn_arena *a = &st->trailer_arena;
-    st->trailers = ltn_arena_calloc(a, r->trailer_count, sizeof(*st->trailers));
+    st->trailers = ltn_arena_calloc(a, n, sizeof(*st->trailers));
     if (st->trailers == NULL) {
         return -ENOMEM;
     }
-    for (size_t i = 0; i < r->trailer_count; i++) {
-        const struct ltn_http_field *f = &r->trailers[i];
+    for (size_t i = 0; i < n; i++) {
+        const struct ltn_http_field *f = &fields[i];
         char *name = ltn_arena_strndup(a, f->name, strlen(f->name));
         char *value = ltn_arena_strndup(a, f->value, strlen(f->value));
         if (name == NULL || value == NULL) {
@@ -594,7 +602,7 @@ static int keep_trailers(struct stream *st, const struct ltn_session_reply *r)
         }
         st->trailers[i] = make_nv(name, value);
     }
-    st->trailer_count = r->trailer_count;
+    st->trailer_count = n;
     return 0;
 }
 
@@ -636,7 +644,7 @@ int ltn_h2_reply(struct ltn_h2 *s, int32_t id, struct ltn_session_reply *reply)
     st->reset_at_once = reply->no_length;
     st->body = body;
     st->body_len = reply->body_len;
-    int rc = keep_trailers(st, reply);
+    int rc = keep_trailers(st, reply->trailers, reply->trailer_count);
     if (rc == 0) {
         rc = submit(s, st, reply);
     }
@@ -647,6 +655,103 @@ int ltn_h2_reply(struct ltn_h2 *s, int32_t id, struct ltn_session_reply *reply)
     st->replied = true;
     s->unsent_count++;
     return 0;
+}
+
+/* ---- replies of many messages ---- */
+
+static ssize_t read_stream(nghttp2_session *ng, int32_t id, uint8_t *dst, size_t room,
+                           uint32_t *flags, nghttp2_data_source *source, void *user)
+{
+    struct stream *st = source->ptr;
+    struct ltn_h2 *s = user;
+    size_t part = st->queue.len < room ? st->queue.len : room;
+    if (part == 0 && !st->ending) {
+        return NGHTTP2_ERR_DEFERRED;
+    }
+    if (part > 0) {
+        memcpy(dst, st->queue.data, part);
+        ltn_buf_consume(&st->queue, part);
+        s->progress += part;
+    }
+    if (st->queue.len == 0) {
+        ltn_buf_done(&st->queue); /* an idle stream keeps no buffer */
+        if (st->ending) {
+            *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+            if (nghttp2_submit_trailer(ng, id, st->trailers, st->trailer_count) != 0) {
+                return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+            }
+        }
+    }
+    return (ssize_t)part;
+}
+
+int ltn_h2_stream_begin(struct ltn_h2 *s, int32_t id, const struct ltn_http_field *fields, size_t n)
+{
+    struct stream *st = stream_of(s, id);
+    nghttp2_nv nv[MAX_REPLY_FIELDS + 1];
+    size_t count = 0;
+    if (st == NULL || st->done) {
+        return LTN_ERR_CLOSED;
+    }
+    nv[count++] = make_nv(":status", "200");
+    for (size_t i = 0; i < n && i < MAX_REPLY_FIELDS; i++) {
+        nv[count++] = make_nv(fields[i].name, fields[i].value);
+    }
+    nghttp2_data_provider provider = {.source.ptr = st, .read_callback = read_stream};
+    int rc = nghttp2_submit_response(s->ng, id, nv, count, &provider);
+    if (rc != 0) {
+        return rc == NGHTTP2_ERR_NOMEM ? -ENOMEM : LTN_ERR_INTERNAL;
+    }
+    st->done = true;
+    st->live = true;
+    st->reset_at_once = true;
+    return 0;
+}
+
+int ltn_h2_stream_send(struct ltn_h2 *s, int32_t id, const uint8_t *prefix, size_t prefix_n,
+                       const void *p, size_t n, size_t max_waiting)
+{
+    struct stream *st = stream_of(s, id);
+    if (st == NULL || !st->live || st->ending) {
+        return LTN_ERR_CLOSED;
+    }
+    if (n > max_waiting || st->queue.len > max_waiting - n) {
+        return LTN_ERR_BUSY;
+    }
+    if (ltn_buf_reserve(&st->queue, prefix_n + n) == NULL) {
+        return -ENOMEM;
+    }
+    int rc = ltn_buf_append(&st->queue, prefix, prefix_n);
+    if (rc == 0 && n > 0) {
+        rc = ltn_buf_append(&st->queue, p, n);
+    }
+    /* Fails when the stream does not wait: it then sends on by itself. */
+    (void)nghttp2_session_resume_data(s->ng, id);
+    return rc;
+}
+
+size_t ltn_h2_stream_waiting(struct ltn_h2 *s, int32_t id)
+{
+    const struct stream *st = stream_of(s, id);
+    return st != NULL ? st->queue.len : 0;
+}
+
+void ltn_h2_stream_end(struct ltn_h2 *s, int32_t id, const struct ltn_http_field *trailers,
+                       size_t n)
+{
+    struct stream *st = stream_of(s, id);
+    if (st == NULL || !st->live || st->ending) {
+        return;
+    }
+    st->request = NULL; /* the sink ended it, it knows */
+    st->ending = true;
+    if (keep_trailers(st, trailers, n) != 0) {
+        ltn_h2_reset(s, id, NGHTTP2_INTERNAL_ERROR);
+        return;
+    }
+    st->replied = true; /* the write timeout watches over the rest */
+    s->unsent_count++;
+    (void)nghttp2_session_resume_data(s->ng, id);
 }
 
 void ltn_h2_reset(struct ltn_h2 *s, int32_t id, uint32_t code)

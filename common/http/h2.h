@@ -51,6 +51,19 @@ void ltn_h2_credit_connection(struct ltn_h2 *s, size_t n);
  * stream is gone, -ENOMEM. */
 int ltn_h2_reply(struct ltn_h2 *s, int32_t id, struct ltn_session_reply *reply) ltn_must_check;
 
+/* Begins a reply of many messages: sends the head, keeps the request's side open. fields are
+ * copied. 0, LTN_ERR_CLOSED, -ENOMEM, LTN_ERR_INTERNAL. */
+int ltn_h2_stream_begin(struct ltn_h2 *s, int32_t id, const struct ltn_http_field *fields,
+                        size_t n) ltn_must_check;
+/* Queues a message of a prefix and n bytes for such a stream; max_waiting bounds what waits. 0,
+ * LTN_ERR_BUSY, LTN_ERR_CLOSED, -ENOMEM. */
+int ltn_h2_stream_send(struct ltn_h2 *s, int32_t id, const uint8_t *prefix, size_t prefix_n,
+                       const void *p, size_t n, size_t max_waiting) ltn_must_check;
+size_t ltn_h2_stream_waiting(struct ltn_h2 *s, int32_t id);
+/* Ends it with trailers behind what waits; the request is no longer reported. */
+void ltn_h2_stream_end(struct ltn_h2 *s, int32_t id, const struct ltn_http_field *trailers,
+                       size_t n);
+
 /* Ends a stream with an error code. */
 void ltn_h2_reset(struct ltn_h2 *s, int32_t id, uint32_t code);
 

@@ -47,6 +47,15 @@ bool ltn_request_reserve(struct ltn_http_request *rq, size_t n)
     return true;
 }
 
+void ltn_request_give_back(struct ltn_http_request *rq, size_t n)
+{
+    ltn_budget_give(rq->core->budget, n);
+    rq->held_bytes -= n;
+    if (rq->conn != NULL) {
+        rq->conn->held_bytes -= n;
+    }
+}
+
 void ltn_request_free(struct ltn_http_request *rq)
 {
     ltn_budget_give(rq->core->budget, rq->held_bytes);

@@ -54,6 +54,7 @@ void ltn_core_unref(struct core *c);
 enum request_state {
     RQ_BODY,    /* receiving */
     RQ_HANDLER, /* with a handler */
+    RQ_STREAM,  /* a bidirectional stream with its owner */
 };
 
 /* A reply being carried from its maker to the loop. */
@@ -103,11 +104,19 @@ struct ltn_http_request {
     uint64_t rate_ns;    /* slowness is judged from here */
     uint64_t rate_bytes; /* wire_bytes at that time */
 
+    /* bidirectional streams */
+    void *stream_ctx;
+    size_t frame_held; /* of held_bytes: the message being put together */
+    bool stream_over;  /* ended by either side: nothing more is told */
+    bool dispatching;  /* inside the owner's callback: freed behind it */
+
     struct reply reply;
 };
 
 void ltn_request_free(struct ltn_http_request *rq);
 bool ltn_request_reserve(struct ltn_http_request *rq, size_t n);
+/* Gives n of the reserved bytes back. */
+void ltn_request_give_back(struct ltn_http_request *rq, size_t n);
 
 /* Marks that a handler of this core runs on this thread: replies made inside are applied by
  * ltn_request_leave() instead of travelling through the loop. */
@@ -176,6 +185,7 @@ struct conn {
     bool dead;
     bool ended; /* the peer ended its side */
     bool aging; /* told to go */
+    bool dirty; /* output was queued from outside its own events */
     uint64_t accepted_ns;
     uint64_t age_limit_ns;
     uint64_t active_ns; /* last time a request began or ended, or a frame came */
@@ -207,6 +217,19 @@ void ltn_exchange_replied(struct ltn_http_request *rq);
 void ltn_exchange_forget(struct conn *c);
 /* A body that came too slowly. */
 void ltn_exchange_timeout(struct ltn_http_request *rq);
+/* Takes a request off its connection. */
+void ltn_exchange_detach(struct ltn_http_request *rq);
+
+/* ---- streams ---- */
+
+/* Begins an admitted stream. False: it was answered and is gone. */
+bool ltn_stream_begin(struct ltn_http_request *rq);
+void ltn_stream_data(struct ltn_http_request *rq, const uint8_t *p, size_t n);
+/* The peer's last word; its deadline. */
+void ltn_stream_end(struct ltn_http_request *rq);
+void ltn_stream_deadline(struct ltn_http_request *rq);
+/* The HTTP/2 stream or the connection is gone. */
+void ltn_stream_gone(struct ltn_http_request *rq);
 
 /* ---- server ---- */
 
@@ -251,6 +274,7 @@ struct ltn_http_server {
     struct ltn_timer accept_pause;
     struct ltn_timer drain_timer;
     struct ltn_timer drain_final_timer;
+    struct ltn_timer flush; /* sends what streams queued */
     bool accept_paused;
     bool draining;
     void (*drained)(void *arg);
@@ -267,6 +291,8 @@ struct ltn_http_server {
 /* "Sun, 06 Nov 1994 08:49:37 GMT", made anew each second. */
 const char *ltn_server_date(struct ltn_http_server *s);
 void ltn_server_conn_gone(struct ltn_http_server *s);
+/* Has the connection's output sent in the next round of the loop. */
+void ltn_server_conn_dirty(struct conn *c);
 void ltn_health_check(void *arg, struct ltn_http_request *req);
 
 #endif /* LTN_HTTP_SERVER_INTERNALS_H */

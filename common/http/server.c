@@ -154,6 +154,31 @@ static int arm_sweep(struct ltn_http_server *s)
     return ltn_loop_timer_at(s->loop, &s->sweep, due_ns, on_sweep, s);
 }
 
+static void on_flush(void *arg)
+{
+    struct ltn_http_server *s = arg;
+    for (struct conn *c = s->conns; c != NULL; c = s->walk_next) {
+        s->walk_next = c->next;
+        if (c->dirty) {
+            c->dirty = false;
+            ltn_conn_work(c);
+        }
+    }
+}
+
+void ltn_server_conn_dirty(struct conn *c)
+{
+    struct ltn_http_server *s = c->server;
+    if (c->dirty || c->busy) {
+        return; /* a busy connection sends what waits at the end of its event */
+    }
+    c->dirty = true;
+    if (s->flush.slot == 0 &&
+        ltn_loop_timer_at(s->loop, &s->flush, ltn_loop_now_ns(s->loop), on_flush, s) != 0) {
+        c->dirty = false; /* no memory: the next sweep sends it */
+    }
+}
+
 static void on_sweep(void *arg)
 {
     struct ltn_http_server *s = arg;
@@ -222,6 +247,7 @@ void ltn_http_server_free(struct ltn_http_server *s)
         ltn_conn_close(s->conns);
     }
     ltn_loop_timer_stop(s->loop, &s->sweep);
+    ltn_loop_timer_stop(s->loop, &s->flush);
     ltn_loop_timer_stop(s->loop, &s->drain_timer);
     ltn_loop_timer_stop(s->loop, &s->drain_final_timer);
     if (s->core != NULL) {

@@ -8,6 +8,9 @@
  * framing. The handler owns the request until it gives it back with exactly one of the reply calls,
  * at once or later from any thread; so an acknowledgement can wait for a commit. When the peer has
  * gone meanwhile, the reply is dropped and counted.
+ *
+ * A gRPC route may also be a bidirectional stream: its owner is told of each message and may send
+ * at any time, on the loop thread.
  */
 #ifndef LTN_HTTP_SERVER_H
 #define LTN_HTTP_SERVER_H
@@ -23,6 +26,7 @@
 struct ltn_http_server;
 struct ltn_http_budget;
 struct ltn_http_request;
+struct ltn_http_stream_ops;
 
 /* ---- configuration ---- */
 
@@ -110,6 +114,9 @@ struct ltn_http_route {
     /* Called on the loop thread, must not block. Owns req until a reply call. */
     void (*handle)(void *arg, struct ltn_http_request *req);
     void *arg;
+    /* With LTN_ROUTE_GRPC: the method is a bidirectional stream and handle is not used.
+     * max_body_bytes is then the limit of one message. Borrowed for the server's life. */
+    const struct ltn_http_stream_ops *stream;
 };
 
 /* ---- server ---- */
@@ -222,6 +229,35 @@ void ltn_grpc_reply(struct ltn_http_request *req, const struct ltn_grpc_response
 void ltn_http_reply_error(struct ltn_http_request *req, int rc, const char *message,
                           uint32_t retry_after_ms);
 
+/* ---- streams: bidirectional gRPC methods; everything on the loop thread ---- */
+
+/* What a stream's owner is told. None of these is called again after closed, and none, closed
+ * included, after ltn_http_stream_end() by the owner. */
+struct ltn_http_stream_ops {
+    /* A peer opened the method. Returns 0 and the pointer for the other calls, or an LTN_ERR_* that
+     * the peer is told. The accessors of a request work on it (head, peer, tag), and the stream may
+     * already be written to. */
+    int (*open)(void *arg, struct ltn_http_request *stream, void **ret_ctx);
+    /* A whole message, borrowed. */
+    void (*message)(void *ctx, const uint8_t *p, size_t n);
+    /* The peer ended its side (it is answered with status 0), took the call back, or is gone. The
+     * handle is dead. */
+    void (*closed)(void *ctx);
+};
+
+/* Bytes that may wait on a stream for a peer that does not take them. */
+#define LTN_HTTP_STREAM_QUEUE_BYTES ((size_t)1 << 20)
+
+/* Queues a message. 0; LTN_ERR_BUSY: the peer does not take what already waits; LTN_ERR_CLOSED;
+ * -ENOMEM. Never calls back. */
+int ltn_http_stream_send(struct ltn_http_request *stream, const void *p, size_t n) ltn_must_check;
+
+/* Bytes that wait to be taken by the connection. */
+size_t ltn_http_stream_waiting(const struct ltn_http_request *stream);
+
+/* Ends the stream with a gRPC status behind what was queued; the handle is dead. */
+void ltn_http_stream_end(struct ltn_http_request *stream, int status, const char *message);
+
 /* ---- counters ---- */
 
 /* name, help */
@@ -255,6 +291,11 @@ void ltn_http_reply_error(struct ltn_http_request *req, int rc, const char *mess
     X(refused_streams, "streams refused because too many requests are at work")                    \
     X(grpc_deadlines, "gRPC calls whose deadline passed before the reply")                         \
     X(streams_reset, "requests the peer took back before the reply")                               \
+    X(streams_opened, "bidirectional streams opened")                                              \
+    X(streams_ended, "bidirectional streams ended, from either side")                              \
+    X(stream_messages, "messages received on bidirectional streams")                               \
+    X(stream_messages_sent, "messages queued on bidirectional streams")                            \
+    X(stream_faults, "bidirectional streams ended for broken or too large messages")               \
     X(replies, "replies handed to connections")                                                    \
     X(replies_dropped, "replies whose peer had gone")                                              \
     X(replies_too_large, "replies over the size limit")                                            \

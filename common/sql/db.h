@@ -50,6 +50,11 @@ int ltn_db_open_or_recover(const struct ltn_db_opts *opts, struct ltn_db **ret_d
 int ltn_db_open_readonly(const char *path, struct ltn_db **ret_db,
                          struct ltn_errinfo *info) ltn_must_check;
 
+/* Makes a connection of ltn_db_open to a database in memory fit for ltn_db_query: from now on it
+ * only reads, under the limits of a read-only one; the database cannot grow beyond max_bytes, and
+ * large sorts go to a temporary file. */
+int ltn_db_seal(struct ltn_db *db, uint64_t max_bytes) ltn_must_check;
+
 /* Finalises all statements and closes. NULL is ignored. */
 void ltn_db_close(struct ltn_db *db);
 

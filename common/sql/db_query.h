@@ -7,12 +7,17 @@
 #ifndef LTN_SQL_DB_QUERY_H
 #define LTN_SQL_DB_QUERY_H
 
+#include <stdatomic.h>
+
 #include "sql/db.h"
 
 struct ltn_db_limits {
     uint64_t timeout_ns; /* 0: 5 s */
     uint64_t max_rows;   /* 0: 10000 */
     uint64_t max_bytes;  /* of all values handed over; 0: 16 MiB */
+    /* When it becomes true, from whatever thread, the statement ends as if its time were up. NULL:
+     * cannot be cancelled. */
+    const atomic_bool *cancelled;
 };
 
 /* Callbacks get borrowed values and return 0 to go on; anything else ends the query and is its
@@ -30,9 +35,9 @@ struct ltn_db_query_result {
 };
 
 /* Runs exactly one statement (comments and a final semicolon are fine). Only for connections of
- * ltn_db_open_readonly. limits may be NULL. LTN_ERR_FORBIDDEN when it would do more than read,
- * LTN_ERR_TIMEOUT after timeout_ns, LTN_ERR_MALFORMED for wrong SQL (message in info),
- * LTN_ERR_TOO_LARGE for a value or statement beyond the engine's limits. */
+ * ltn_db_open_readonly, or after ltn_db_seal. limits may be NULL. LTN_ERR_FORBIDDEN when it would
+ * do more than read, LTN_ERR_TIMEOUT after timeout_ns, LTN_ERR_MALFORMED for wrong SQL (message in
+ * info), LTN_ERR_TOO_LARGE for a value or statement beyond the engine's limits. */
 int ltn_db_query(struct ltn_db *db, const char *sql, const struct ltn_db_limits *limits,
                  const struct ltn_db_sink *sink, struct ltn_db_query_result *ret,
                  struct ltn_errinfo *info) ltn_must_check;

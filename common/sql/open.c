@@ -443,3 +443,18 @@ int ltn_db_migrate(struct ltn_db *db, const char *const *migrations, size_t n,
     }
     return 0;
 }
+
+/* ---- sealed ---- */
+
+int ltn_db_seal(struct ltn_db *db, uint64_t max_bytes)
+{
+    char text[192];
+    limit_reader(db);
+    (void)snprintf(text, sizeof(text),
+                   "PRAGMA max_page_count=%llu; PRAGMA temp_store=FILE; PRAGMA query_only=ON;"
+                   "SELECT 1 FROM pragma_table_info('sqlite_master') LIMIT 1",
+                   (unsigned long long)(max_bytes >> 12));
+    int rc = set_pragma(db, text);
+    db->readonly = rc == SQLITE_OK;
+    return ltn_sql_error(rc);
+}

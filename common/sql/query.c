@@ -20,6 +20,7 @@ struct run {
     uint64_t deadline_ns;
     uint64_t max_rows;
     uint64_t max_bytes;
+    const atomic_bool *cancelled;
     bool forbidden;
 };
 
@@ -67,7 +68,8 @@ static int authorize(void *arg, int action, const char *a, const char *b, const 
 static int look_at_clock(void *arg)
 {
     const struct run *run = arg;
-    return ltn_now_mono_ns() >= run->deadline_ns;
+    return ltn_now_mono_ns() >= run->deadline_ns ||
+           (run->cancelled != NULL && atomic_load(run->cancelled));
 }
 
 static int fail(struct ltn_db *db, const struct run *run, int rc, struct ltn_errinfo *info)
@@ -217,6 +219,7 @@ int ltn_db_query(struct ltn_db *db, const char *sql, const struct ltn_db_limits 
             ltn_now_mono_ns() + (l->timeout_ns != 0 ? l->timeout_ns : DEFAULT_TIMEOUT_NS),
         .max_rows = l->max_rows != 0 ? l->max_rows : DEFAULT_ROWS,
         .max_bytes = l->max_bytes != 0 ? l->max_bytes : DEFAULT_BYTES,
+        .cancelled = l->cancelled,
     };
     *ret = (struct ltn_db_query_result){0};
     (void)sqlite3_set_authorizer(db->handle, authorize, &run);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leaves traced calls without returning from them: capture_leave longjmp ROUNDS DIR | cancel.
+// Leaves traced calls without returning from them, or makes them inside each other:
+// capture_leave longjmp ROUNDS DIR | cancel | deep LEVELS.
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -78,6 +79,26 @@ static int run_longjmp(long rounds, const char *dir)
     return failed != 0;
 }
 
+static void one_more(void *arg)
+{
+    long *left = arg;
+    struct capture_callback callback = {one_more, arg};
+    if (--*left > 0) {
+        (void)cudaStreamSynchronize(&callback);
+    }
+}
+
+static int run_deep(long levels)
+{
+    int failed = 0;
+    for (int i = 0; i < 3; i++) {
+        long left = levels;
+        struct capture_callback callback = {one_more, &left};
+        failed += cudaStreamSynchronize(&callback) + launch();
+    }
+    return failed != 0;
+}
+
 static volatile int g_cleaned, g_inside;
 
 static void on_cleanup(void *arg)
@@ -127,6 +148,9 @@ int main(int argc, char **argv)
 {
     if (argc == 4 && strcmp(argv[1], "longjmp") == 0) {
         return run_longjmp(strtol(argv[2], NULL, 10), argv[3]);
+    }
+    if (argc == 3 && strcmp(argv[1], "deep") == 0) {
+        return run_deep(strtol(argv[2], NULL, 10));
     }
     if (argc == 2 && strcmp(argv[1], "cancel") == 0) {
         return run_cancel();

@@ -137,6 +137,21 @@ def test_longjmp_out_of_a_callback(procs, tmp_path, kind):
         assert 2e6 <= e["duration_ns"] <= 100e6
 
 
+@pytest.mark.parametrize("kind", ["session", "multi"])
+def test_more_calls_inside_each_other_than_are_kept(procs, tmp_path, kind):
+    """Those too deep are counted, have no return, and do not take another's."""
+    cap.require()
+    agent = cap.Agent(procs, tmp_path, "--record-all", attach=kind, libs=LEAVING_LIB)
+    p = leaving(procs, "deep", "7")
+    cap.finish([p])
+    agent.stop()
+    sums = agent.op_sums({p.pid})
+    assert sums["cudaStreamSynchronize"] == (21, 12, 0, 12)
+    assert sums["cudaLaunchKernel"][:2] == (3, 3)
+    assert agent.health()["drops"]["nesting"] == 9
+    assert agent.value("SELECT count(*) FROM events WHERE op = 'cudaStreamSynchronize'") == 3
+
+
 @pytest.mark.parametrize("kind", cap.LINK_KINDS)
 def test_cancelling_a_thread_inside_a_call(procs, tmp_path, kind):
     """Known limit: with a return probe in the way, the clean-up handlers further out are not run.

@@ -47,7 +47,8 @@ def test_scope_pid_takes_the_children_and_nobody_else(procs, tmp_path):
     go = tmp_path / "go"
     line = f'while [ ! -e {go} ]; do sleep 0.02; done; {harness.program("simtrain")} --storm --steps 10' \
         ' --kernel-us 0 & wait; exit 0'
-    parent = procs.start("bash", "-c", line, env=sim.env)
+    # The child calls at once: nobody but the kernel itself can have added it by then.
+    parent = procs.start("bash", "-c", line, env={**sim.env, "SIMGPU_CTX_MS": "0"})
     agent = cap.Agent(procs, tmp_path, scope=("--pid", str(parent.pid)), window="600s")
     outsider = short(sim)
     cap.finish([outsider])
@@ -218,7 +219,6 @@ def level(agent):
 
 def test_short_processes_leave_nothing(procs, tmp_path):
     cap.require()
-    # Not by pid: this process's own children would stay in the list of those to be traced.
     agent = cap.Agent(procs, tmp_path)
     sim = cap.Sim(procs, tmp_path)
     env = {"SIMGPU_CTX_MS": "0"}
@@ -233,17 +233,21 @@ def test_short_processes_leave_nothing(procs, tmp_path):
     wave(40)
     agent.wait_window(3)
     before, fds = level(agent), len(os.listdir(f"/proc/{agent.pid}/fd"))
-    rss = rss_kib(agent.pid)
-    wave(200)
 
     def settled():
         now = level(agent)
         return all(now[k] <= before[k] for k in before) and now
-    harness.wait_until(settled, 10, "empty kernel maps")
-    agent.wait_window(2)
-    assert len(os.listdir(f"/proc/{agent.pid}/fd")) == fds
-    growth = rss_kib(agent.pid) - rss
-    assert growth < 6144, f"resident memory grew by {growth} KiB"
+
+    # A leak grows with every wave; what the allocator keeps of the busiest moment does not.
+    growth = []
+    while len(growth) < 4 and min(growth, default=1 << 30) > 1024:
+        rss = rss_kib(agent.pid)
+        wave(200)
+        harness.wait_until(settled, 10, "empty kernel maps")
+        agent.wait_window(2)
+        assert len(os.listdir(f"/proc/{agent.pid}/fd")) == fds
+        growth.append(rss_kib(agent.pid) - rss)
+    assert min(growth) <= 1024, f"resident memory grew by {growth} KiB"
     for name in ("op_stats", "threads", "comms", "processes", "in_flight"):
         assert before[name] == 0
     agent.stop()

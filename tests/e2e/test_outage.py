@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -44,7 +45,7 @@ class Stage:
         agent.wait_log("tracing with")
         return agent
 
-    def job(self, seconds, name="job"):
+    def job(self, seconds):
         return self.procs.start(harness.program("simrun"), "--dir", str(self.sim), "--nodes", "1",
                                 "--ranks-per-node", "2", "--", "--preset", "quickstart",
                                 "--seconds", str(seconds), env=self.environment)
@@ -64,12 +65,17 @@ def query(path, sql):
         return dict(db.execute(sql).fetchall())
 
 
-def agent_counts(path):
-    return query(path, "SELECT op, sum(count) FROM op_stats GROUP BY op")
+def rank_pids(job):
+    """Process ids of the job's ranks; other tests may be running on this machine and are traced too."""
+    return ",".join(re.findall(r"^rank \d+ node \S+ pid (\d+)", job.log(), re.M)) or "0"
 
 
-def collector_counts(path):
-    return query(path, "SELECT op, sum(calls) FROM op_counts GROUP BY op")
+def agent_counts(path, job):
+    return query(path, f"SELECT op, sum(count) FROM op_stats WHERE pid IN ({rank_pids(job)}) GROUP BY op")
+
+
+def collector_counts(path, job):
+    return query(path, f"SELECT op, sum(calls) FROM op_counts WHERE pid IN ({rank_pids(job)}) GROUP BY op")
 
 
 def outbox_rows(path):
@@ -83,7 +89,7 @@ def test_a_killed_collector_loses_nothing(procs, tmp_path):
     agent = stage.start_agent()
     job = stage.job(12)
     harness.wait_until(lambda: os.path.exists(stage.collector_db)
-                       and collector_counts(stage.collector_db).get("cudaLaunchKernel", 0) > 0,
+                       and collector_counts(stage.collector_db, job).get("cudaLaunchKernel", 0) > 0,
                        timeout_s=30, what="first counts in the collector", interval_s=0.2)
     for pause in (2.0, 0.1):
         collector.kill()
@@ -91,18 +97,18 @@ def test_a_killed_collector_loses_nothing(procs, tmp_path):
         collector = stage.start_collector()
         time.sleep(1)
     assert job.wait(60) == 0
-    harness.wait_until(lambda: agent_counts(stage.agent_db).get("cudaLaunchKernel", 0)
+    harness.wait_until(lambda: agent_counts(stage.agent_db, job).get("cudaLaunchKernel", 0)
                        == stage.tally()["cudaLaunchKernel"],
                        timeout_s=30, what="the agent's own counts", interval_s=0.2)
     assert agent.running
+    harness.wait_until(lambda: outbox_rows(stage.agent_db) <= 1, timeout_s=30, what="empty outbox")
     assert agent.stop(20) == 0
     truth = stage.tally()
-    counted = agent_counts(stage.agent_db)
+    counted = agent_counts(stage.agent_db, job)
     for op in ("cudaLaunchKernel", "cudaStreamSynchronize", "ncclAllReduce", "ncclCommInitRank"):
         assert counted[op] == truth[op], op
-    harness.wait_until(lambda: collector_counts(stage.collector_db) == counted, timeout_s=30,
+    harness.wait_until(lambda: collector_counts(stage.collector_db, job) == counted, timeout_s=30,
                        what=f"the collector's counts {counted}", interval_s=0.2)
-    assert outbox_rows(stage.agent_db) == 0
     assert collector.stop(20) == 0
 
 
@@ -110,16 +116,17 @@ def test_an_agent_without_a_collector_keeps_what_it_has_to_say(procs, tmp_path):
     harness.require_btf()
     stage = Stage(procs, tmp_path)
     agent = stage.start_agent()
-    assert stage.job(3).wait(60) == 0
+    job = stage.job(3)
+    assert job.wait(60) == 0
     time.sleep(1.5)
     agent.kill()
     assert outbox_rows(stage.agent_db) > 0
     # Another agent on the same database sends what the killed one could not.
     collector = stage.start_collector()
     agent = stage.start_agent()
-    counted = agent_counts(stage.agent_db)
+    counted = agent_counts(stage.agent_db, job)
     assert counted["cudaLaunchKernel"] > 0
-    harness.wait_until(lambda: collector_counts(stage.collector_db) == counted, timeout_s=30,
+    harness.wait_until(lambda: collector_counts(stage.collector_db, job) == counted, timeout_s=30,
                        what=f"the collector's counts {counted}", interval_s=0.2)
     assert agent.stop(20) == 0
     assert collector.stop(20) == 0

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Incidents of the node with their causes: real load on simulated GPU programs, to the record and the collector."""
+
+import json
+import os
+
+import pytest
+
+import capture_util as cap
+import collector_util as cu
+import harness
+
+USUAL_S, BAD_S = 7, 6
+
+
+def incidents(agent, pid=None):
+    rows = [dict(r) for r in agent.rows("SELECT * FROM incidents ORDER BY opened_at_ns")]
+    for r in rows:
+        r["evidence"] = json.loads(r["evidence"])
+        print({k: r[k] for k in ("kind", "state", "severity", "title", "root_cause",
+                                 "explained_share", "count", "pid")})
+    return [r for r in rows if pid is None or r["pid"] == pid]
+
+
+def kinds(rows):
+    """Other programs on the machine may well hold a CPU: that is no mistake."""
+    return {r["kind"] for r in rows} - {"cold_start", "cpu_contention"}
+
+
+def run_target(procs, tmp_path, what, usual_s=USUAL_S, bad_s=BAD_S):
+    cap.require()
+    agent = cap.Agent(procs, tmp_path)
+    sim = cap.Sim(procs, tmp_path)
+    # Other programs of the machine must not disturb it.
+    words = ["nice", "-n", "-20", harness.program("causal_target"), what, usual_s, bad_s, tmp_path]
+    p = procs.start(*[str(w) for w in words], env=sim.env)
+    return agent, p
+
+
+def one(rows, kind):
+    found = [r for r in rows if r["kind"] == kind]
+    assert len(found) == 1, rows
+    return found[0]
+
+
+def test_a_cpu_hog_is_named_here_and_at_the_collector(procs, tmp_path):
+    """Positive: a hog on the rank's CPU, named; with the collector's copy of the same incident."""
+    cap.require()
+    collector = cu.Collector(procs, tmp_path).start()
+    agent = cap.Agent(procs, tmp_path, "--collector", f"http://127.0.0.1:{collector.port}")
+    sim = cap.Sim(procs, tmp_path)
+    p = procs.start("taskset", "-c", "1", harness.program("causal_target"), "none", "15", "0",
+                    tmp_path, env={**sim.env, "SIMGPU_GPU_CPU": "0"})
+    agent.wait_window(8, 20)
+    hog = tmp_path / "logrotate"
+    os.symlink(os.path.realpath("/usr/bin/python3"), hog)
+    for _ in range(2):
+        procs.start("nice", "-n", "-5", "taskset", "-c", "1", hog, "-c", "while True: pass")
+    held = "CPU held by logrotate"
+    here = harness.wait_until(lambda: agent.rows(
+        "SELECT * FROM incidents WHERE root_cause = ?", held), 20, "the incident")
+    there = harness.wait_until(lambda: [i for i in collector.get("/api/v1/incidents")["incidents"]
+                                        if i["cause"] == held], 10, "the collector's")
+    p.kill()
+    agent.stop()
+    (found,) = [i for i in incidents(agent) if i["root_cause"] == held]
+    assert found["kind"] == "cpu_contention" and "`logrotate`" in found["title"]
+    assert found["explained_share"] >= 0.8 and found["pid"] == p.pid
+    assert found["state"] == "closed"
+    assert found["evidence"]["preemptors"][0]["comm"] == "logrotate"
+    assert there[0]["id"] == here[0]["id"] == found["id"]
+    assert "`logrotate`" in there[0]["title"] and there[0]["kind"] == "cpu_contention"
+    changes = [r["state"] for r in agent.rows(
+        "SELECT state FROM incident_changes WHERE incident = ? ORDER BY id", found["id"])]
+    assert changes[0] == "open" and changes[-1] == "closed" and changes.count("open") == 1
+
+
+@pytest.mark.parametrize("what, kind, cause", [
+    ("fsync", "io_wait", "waiting for the disk (block I/O, fsync)"),
+    ("fault", "page_faults", "page faults"),
+    ("copy", "memcpy_bound", "blocking copies between host and device"),
+    ("free", "alloc_spike", "free that waits for the device"),
+    ("error", "cuda_error", "cudaFree: 1 invalid value"),
+    ("memory", "device_memory", "cudaMalloc: 2 out of memory"),
+])
+def test_what_a_rank_does_is_what_the_incident_says(procs, tmp_path, what, kind, cause):
+    agent, p = run_target(procs, tmp_path, what)
+    cap.finish([p])
+    agent.stop()
+    found = one(incidents(agent, p.pid), kind)
+    assert found["root_cause"].startswith(cause), found
+    assert found["explained_share"] >= 0.8
+    assert found["state"] == "closed" and found["count"] >= 1
+    if kind == "cuda_error":
+        before = found["evidence"]["calls_before"]
+        assert len(before) == 8 and "cudaStreamSynchronize" in {c["op"] for c in before}
+
+
+@pytest.mark.parametrize("what", ["none", "device"])
+def test_usual_work_and_a_slower_device_are_no_incident(procs, tmp_path, what):
+    agent, p = run_target(procs, tmp_path, what)
+    cap.finish([p])
+    agent.stop()
+    assert kinds(incidents(agent, p.pid)) == set()
+
+
+def test_a_rank_that_hangs_is_told_from_those_that_wait(procs, tmp_path):
+    cap.require()
+    agent = cap.Agent(procs, tmp_path, "--incident-hang", "2s")
+    sim = cap.Sim(procs, tmp_path)
+    ranks = sim.job(3, "--seconds", "60", "--kernel-us", "200", "--kernels", "6", "--wait", "block")
+    harness.wait_until(lambda: agent.rows("SELECT 1 FROM rank_steps"), 20, "the first steps")
+    agent.wait_window(2)
+    assert not agent.rows("SELECT 1 FROM incidents WHERE kind = 'collective_hang'")
+    sim.ctl("fault", "start", "hang", "--rank", "1")
+    harness.wait_until(lambda: agent.rows(
+        "SELECT 1 FROM incidents WHERE kind = 'collective_hang'"), 20, "the incident")
+    sim.ctl("fault", "stop", "hang", "--rank", "1")
+    harness.wait_until(lambda: agent.rows("SELECT 1 FROM incidents WHERE kind = 'collective_hang'"
+                                          " AND state = 'closed'"), 20, "its end")
+    for p in ranks:
+        p.kill()
+    agent.stop()
+    found = one(incidents(agent), "collective_hang")
+    assert found["root_cause"] == "rank 1 has not entered the collective"
+    assert found["pid"] == ranks[1].pid and found["severity"] == "CRITICAL"
+    inside = {m["rank"]: m["inside"] for m in found["evidence"]["members"]}
+    assert inside[0] == inside[2] == "cudaStreamSynchronize" and inside[1] is None
+
+
+def test_a_cold_start_and_a_warm_one(procs, tmp_path):
+    cap.require()
+    agent = cap.Agent(procs, tmp_path)
+    agent.wait_window(1)
+    sim = cap.Sim(procs, tmp_path)
+    def start(name, ctx_ms):
+        exe = tmp_path / name
+        os.symlink(harness.program("causal_target"), exe)
+        p = procs.start(exe, "none", "2", "0", tmp_path,
+                        env={**sim.env, "SIMGPU_CTX_MS": str(ctx_ms)})
+        cap.finish([p])
+        return p.pid
+    cold, warm = start("cold", 900), start("warm", 0)
+    agent.wait_window(2)
+    agent.stop()
+    found = one(incidents(agent), "cold_start")
+    assert found["pid"] == cold != warm
+    assert found["severity"] == "LOW" and found["explained_share"] >= 0.8
+
+
+def test_trace_says_it_as_it_opens(procs, tmp_path):
+    cap.require()
+    sim = cap.Sim(procs, tmp_path)
+    p = procs.start(harness.program("causal_target"), "memory", "0", "4", tmp_path, env=sim.env)
+    trace = procs.start(harness.program("lanterne"), "trace", "--pid", p.pid, "--duration", "4s",
+                        "--window", "1s", "--no-record", "--cuda-lib", cap.SIM_LIBS[0])
+    assert trace.wait(20) == 0
+    lines = [l for l in trace.log().splitlines() if "device memory exhausted" in l]
+    assert len(lines) == 1 and "HIGH" in lines[0], trace.log()
