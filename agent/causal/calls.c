@@ -166,13 +166,13 @@ static bool is_restart(const struct ltn_causal *c, const struct causal_proc *p)
 void ltn_causal_cold(struct ltn_causal *c, struct causal_proc *p, const struct ltn_window *w)
 {
     struct cold_track *t = &p->cold;
-    if (t->done || (t->ready_ns == 0 && w->end_ns < t->first_ns + COLD_MAX_NS)) {
+    bool going_on = t->ready_ns == 0 && w->end_ns < t->first_ns + COLD_MAX_NS;
+    if (t->done || t->first_ns == 0 || going_on) {
         return;
     }
     t->done = true;
     /* A process that was there before the agent had its first calls unseen. */
-    if (t->first_ns == 0 || t->ready_ns <= t->first_ns || p->start_ns < c->first_window_ns ||
-        is_restart(c, p)) {
+    if (t->ready_ns <= t->first_ns || p->start_ns < c->first_window_ns || is_restart(c, p)) {
         return;
     }
     double took = (double)(t->ready_ns - t->first_ns);

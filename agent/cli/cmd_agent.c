@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `lanterne agent`: the engine as a service. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/api.h"
 #include "cli/commands.h"
 #include "cli/incidents.h"
 #include "cli/options.h"
@@ -27,6 +29,7 @@ struct agent_run {
     struct ltn_push *push;             /* NULL when nothing is pushed */
     struct ltn_agent_control *control; /* NULL when there is no stream to a collector */
     struct ltn_engine *engine;
+    struct ltn_serve *api; /* NULL when there is none */
     struct ltn_incidents incidents;
 };
 
@@ -110,6 +113,9 @@ static int start(struct agent_run *a, struct ltn_errinfo *info)
         encoder = ltn_push_record_encoder(a->encoder);
     }
     rc = ltn_store_open(&a->o, true, pushes ? &encoder : NULL, &a->record, info);
+    if (rc == 0) {
+        rc = ltn_api_start(&a->o, LTN_API_DEFAULT, ltn_record_path(a->record), &a->api, info);
+    }
     if (rc == 0 && pushes) {
         rc = start_push(a, &push, info);
     }
@@ -171,6 +177,20 @@ static int run(struct agent_run *a)
     return LTN_EXIT_OK;
 }
 
+/* Once, at the end: what caps or memory kept from being an incident. */
+static void say_lost_incidents(const struct agent_run *a)
+{
+    if (a->incidents.causal == NULL) {
+        return;
+    }
+    struct ltn_causal_stats s = ltn_causal_stats(a->incidents.causal);
+    if (s.suppressed_total + s.refused_total + a->incidents.lost > 0) {
+        ltn_log_warn("incidents: %" PRIu64 " opened, %" PRIu64 " kept out by caps, %" PRIu64
+                     " refused for memory, %" PRIu64 " changes not recorded",
+                     s.opened_total, s.suppressed_total, s.refused_total, a->incidents.lost);
+    }
+}
+
 int ltn_cmd_agent(int argc, char **argv)
 {
     struct agent_run a = {0};
@@ -183,6 +203,8 @@ int ltn_cmd_agent(int argc, char **argv)
      */
     ltn_agent_control_close(a.control);
     ltn_engine_stop(a.engine);
+    say_lost_incidents(&a);
+    ltn_serve_stop(a.api);
     ltn_incidents_done(&a.incidents);
     wait_for_last_window(&a);
     ltn_push_close(a.push);

@@ -7,10 +7,12 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/timex.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "cli/bundle.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/store.h"
@@ -18,13 +20,17 @@
 #include "discover/kernel.h"
 #include "discover/scan.h"
 #include "gpu/gpu.h"
+#include "http/client.h"
 #include "probe/probes.h"
 #include "probe/self_test.h"
+#include "serve/reports.h"
 
-#define FINDINGS_MAX   64
-#define GPU_WAIT_MS    3000
-#define ROOM_MIN_BYTES (1ULL << 30)
-#define CAP_SYS_PTRACE 19
+#define FINDINGS_MAX      64
+#define GPU_WAIT_MS       3000
+#define ROOM_MIN_BYTES    (1ULL << 30)
+#define CAP_SYS_PTRACE    19
+#define OUT_BYTES         ((size_t)256 * 1024)
+#define COLLECTOR_WAIT_NS (5 * LTN_NS_PER_S)
 
 struct check {
     struct ltn_agent_options o;
@@ -202,23 +208,72 @@ static void check_room(struct check *c)
         little ? "make room or choose another place with --db" : "");
 }
 
-static void print_text(const struct check *c)
+/* Times of different nodes compare only when their clocks are kept. */
+static void check_clock(struct check *c)
+{
+    struct timex t = {0};
+    char value[160];
+    int state = adjtimex(&t);
+    if (state < 0) {
+        add(c, "clock", LTN_FINDING_WARN, "its state cannot be read", "");
+    } else if (state == TIME_ERROR || (t.status & STA_UNSYNC) != 0) {
+        add(c, "clock", LTN_FINDING_WARN, "not synchronised",
+            "run chrony or systemd-timesyncd; without it times of different nodes do not compare");
+    } else {
+        (void)snprintf(value, sizeof(value), "synchronised, off by at most %.1f ms",
+                       (double)t.maxerror / 1e3);
+        add(c, "clock", LTN_FINDING_OK, value, "");
+    }
+}
+
+/* Any answer of HTTP shows that the collector is there. */
+static void check_collector(struct check *c)
+{
+    char url[512];
+    char value[160];
+    struct ltn_http_result r = {0};
+    if (c->o.collector[0] == '\0') {
+        return;
+    }
+    const char *scheme = strstr(c->o.collector, "://") != NULL ? "" : "http://";
+    size_t len = strlen(c->o.collector);
+    const char *slash = len > 0 && c->o.collector[len - 1] == '/' ? "" : "/";
+    struct ltn_http_client *client = ltn_http_client_new();
+    int n = snprintf(url, sizeof(url), "%s%s%shealthz", scheme, c->o.collector, slash);
+    if (client == NULL || n < 0 || (size_t)n >= sizeof(url)) {
+        ltn_http_client_free(client);
+        return;
+    }
+    const struct ltn_http_call call = {.url = url, .timeout_ns = COLLECTOR_WAIT_NS};
+    int rc = ltn_http_client_call(client, &call, &r);
+    if (r.status != 0) {
+        add(c, "collector", LTN_FINDING_OK, "reachable", "");
+    } else {
+        (void)snprintf(value, sizeof(value), "cannot be reached: %.130s",
+                       r.error[0] != '\0' ? r.error : ltn_err_str(rc));
+        add(c, "collector", LTN_FINDING_FAIL, value,
+            "look at the address, the network policy and whether the collector runs; what is not "
+            "pushed waits in the database");
+    }
+    ltn_http_client_free(client);
+}
+
+static void put_text(const struct check *c, struct ltn_buf *out)
 {
     for (size_t i = 0; i < c->count; i++) {
         const struct ltn_finding *f = &c->findings[i];
-        (void)printf("%-4s  %-22s %s\n", ltn_finding_level_name(f->level), f->name, f->value);
+        (void)ltn_buf_printf(out, "%-4s  %-22s %s\n", ltn_finding_level_name(f->level), f->name,
+                             f->value);
         if (f->advice[0] != '\0') {
-            (void)printf("      %-22s -> %s\n", "", f->advice);
+            (void)ltn_buf_printf(out, "      %-22s -> %s\n", "", f->advice);
         }
     }
 }
 
-static void print_json(const struct check *c)
+static void put_json(const struct check *c, struct ltn_buf *out)
 {
-    struct ltn_buf out;
     struct ltn_json j;
-    ltn_buf_init(&out, 256 * 1024);
-    ltn_json_init(&j, &out);
+    ltn_json_init(&j, out);
     ltn_json_open_object(&j);
     ltn_json_key(&j, "findings");
     ltn_json_open_array(&j);
@@ -233,7 +288,86 @@ static void print_json(const struct check *c)
     }
     ltn_json_close_array(&j);
     ltn_json_close_object(&j);
-    (void)puts(ltn_buf_str(&out));
+    (void)ltn_buf_putc(out, '\n');
+}
+
+/* What the agent on this machine last said about itself. */
+static void bundle_record(struct ltn_bundle *b, const struct check *c)
+{
+    char path[4096];
+    struct ltn_record_reader *r = NULL;
+    struct ltn_errinfo info = {0};
+    const struct ltn_report_ctx ctx = {.node = ""};
+    if (ltn_store_path(&c->o, geteuid() == 0, path, sizeof(path)) < 0) {
+        return;
+    }
+    if (ltn_record_reader_open(path, &r, &info) < 0) {
+        ltn_bundle_add(b, "record.txt", info.msg, strlen(info.msg));
+        return;
+    }
+    struct ltn_buf out;
+    struct ltn_json j;
+    ltn_buf_init(&out, OUT_BYTES);
+    ltn_json_init(&j, &out);
+    ltn_json_open_object(&j);
+    int rc = ltn_report_overview(r, &ctx, &j, &info);
+    ltn_json_close_object(&j);
+    if (rc == 0) {
+        ltn_bundle_add(b, "record.json", ltn_buf_str(&out), out.len);
+    }
+    ltn_buf_done(&out);
+    ltn_record_reader_close(r);
+}
+
+static int write_bundle(const struct check *c, const char *path)
+{
+    static const char *const files[][2] = {
+        {"proc-version.txt", "/proc/version"},       {"proc-meminfo.txt", "/proc/meminfo"},
+        {"proc-loadavg.txt", "/proc/loadavg"},       {"psi-cpu.txt", "/proc/pressure/cpu"},
+        {"psi-memory.txt", "/proc/pressure/memory"}, {"psi-io.txt", "/proc/pressure/io"},
+        {"os-release.txt", "/etc/os-release"},       {"nvidia.txt", "/proc/driver/nvidia/version"},
+        {"limits.txt", "/proc/self/limits"},         {"status.txt", "/proc/self/status"},
+    };
+    struct ltn_bundle b;
+    struct ltn_buf out;
+    struct ltn_errinfo info = {0};
+    ltn_bundle_init(&b);
+    ltn_buf_init(&out, OUT_BYTES);
+    put_text(c, &out);
+    ltn_bundle_add(&b, "check.txt", ltn_buf_str(&out), out.len);
+    ltn_buf_reset(&out);
+    put_json(c, &out);
+    ltn_bundle_add(&b, "check.json", ltn_buf_str(&out), out.len);
+    ltn_buf_reset(&out);
+    if (ltn_conf_dump(&ltn_agent_table, &c->o, &out) == 0) {
+        ltn_bundle_add(&b, "config.yaml", ltn_buf_str(&out), out.len);
+    }
+    ltn_bundle_add(&b, "version.txt", LTN_VERSION "\n", sizeof(LTN_VERSION));
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(files); i++) {
+        ltn_bundle_add_file(&b, files[i][0], files[i][1]);
+    }
+    bundle_record(&b, c);
+    int rc = ltn_bundle_write(&b, path, &info);
+    ltn_buf_done(&out);
+    ltn_bundle_done(&b);
+    if (rc < 0) {
+        (void)fprintf(stderr, "lanterne check: %s\n", info.msg);
+        return LTN_EXIT_CANNOT;
+    }
+    (void)fprintf(stderr, "written to %s; look into it before you send it to anybody\n", path);
+    return LTN_EXIT_OK;
+}
+
+static void print(const struct check *c)
+{
+    struct ltn_buf out;
+    ltn_buf_init(&out, OUT_BYTES);
+    if (c->o.json) {
+        put_json(c, &out);
+    } else {
+        put_text(c, &out);
+    }
+    (void)fputs(ltn_buf_str(&out), stdout);
     ltn_buf_done(&out);
 }
 
@@ -248,16 +382,17 @@ int ltn_cmd_check(int argc, char **argv)
         check_gpu(&c);
         check_libraries(&c);
         check_room(&c);
-        if (c.o.json) {
-            print_json(&c);
-        } else {
-            print_text(&c);
-        }
+        check_clock(&c);
+        check_collector(&c);
+        print(&c);
         code = LTN_EXIT_OK;
         for (size_t i = 0; i < c.count; i++) {
             if (c.findings[i].level == LTN_FINDING_FAIL) {
                 code = LTN_EXIT_FINDING;
             }
+        }
+        if (c.o.support_bundle[0] != '\0' && write_bundle(&c, c.o.support_bundle) != LTN_EXIT_OK) {
+            code = LTN_EXIT_CANNOT;
         }
     }
     ltn_conf_done(&ltn_agent_table, &c.o);

@@ -9,6 +9,7 @@
 #include "base/chan.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "cli/api.h"
 #include "cli/call_json.h"
 #include "cli/commands.h"
 #include "cli/incidents.h"
@@ -27,7 +28,9 @@
 struct trace {
     struct ltn_agent_options o;
     struct ltn_record *record; /* NULL with --no-record */
+    struct ltn_serve *api;     /* NULL when there is none */
     struct ltn_chan *texts;    /* struct ltn_buf *, made by the aggregate thread, printed by main */
+    struct ltn_host_sampler host;
     bool colour;
     uint64_t lost_texts;
     struct ltn_incidents incidents;
@@ -107,7 +110,9 @@ static int on_window(void *ctx, struct ltn_window *w)
     struct ltn_buf *b = t->o.json && t->opened.len == 0 ? NULL : new_text();
     if (b != NULL) {
         if (!t->o.json) {
-            ltn_table_window(b, w, t->o.node, t->colour);
+            struct ltn_host host;
+            ltn_host_sample(&t->host, &host);
+            ltn_table_window(b, w, t->o.node, &host, t->colour);
         }
         add_incidents(t, b);
         send_text(t, b);
@@ -167,6 +172,10 @@ static int start(struct trace *t, struct ltn_engine **ret, struct ltn_errinfo *i
     }
     if (t->o.record) {
         rc = ltn_store_open(&t->o, false, NULL, &t->record, info);
+        if (rc < 0) {
+            return rc;
+        }
+        rc = ltn_api_start(&t->o, NULL, ltn_record_path(t->record), &t->api, info);
         if (rc < 0) {
             return rc;
         }
@@ -241,6 +250,7 @@ int ltn_cmd_trace(int argc, char **argv)
     if (code < 0) {
         code = run(&t);
     }
+    ltn_serve_stop(t.api);
     ltn_incidents_done(&t.incidents);
     ltn_buf_done(&t.opened);
     ltn_buf_done(&t.shown);

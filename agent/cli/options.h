@@ -18,6 +18,9 @@ struct ltn_agent_options {
     char *db;
     char *user;
     char *cgroup;
+    char *listen; /* "auto": what the subcommand does when nothing is said */
+    char *api_token_file;
+    char *support_bundle; /* check */
     struct ltn_conf_strings pids;
     struct ltn_conf_strings cuda_libs;
     uint64_t window_ns;

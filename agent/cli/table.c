@@ -126,7 +126,7 @@ static void put_rank(struct ltn_buf *out, const struct ltn_proc_window *p)
     if (p->rank >= 0) {
         (void)snprintf(rank, sizeof(rank), "%d/%d", p->rank, p->world_size);
     }
-    (void)ltn_buf_printf(out, "%8u %7s %6.0f", p->pid, rank, r->steps);
+    (void)ltn_buf_printf(out, "%7u %6s %5.0f", p->pid, rank, r->steps);
     put_column(out, r->step_ns);
     put_column(out, r->self_ns);
     put_column(out, r->peer_wait_ns);
@@ -138,7 +138,7 @@ static void put_rank(struct ltn_buf *out, const struct ltn_proc_window *p)
     }
     put_column(out, blocked);
     if (r->preemptors[0].waited_ns > 0) {
-        (void)ltn_buf_printf(out, " %s", r->preemptors[0].comm);
+        (void)ltn_buf_printf(out, " %.11s", r->preemptors[0].comm);
     }
     (void)ltn_buf_putc(out, '\n');
 }
@@ -151,7 +151,7 @@ static void put_ranks(struct ltn_buf *out, const struct ltn_window *w, bool colo
             continue;
         }
         if (first) {
-            (void)ltn_buf_printf(out, "\n%s%8s%s %7s %6s %7s %7s %7s %7s %7s %7s %s\n",
+            (void)ltn_buf_printf(out, "\n%s%7s%s %6s %5s %7s %7s %7s %7s %7s %7s %s\n",
                                  colour ? BOLD : "", "Ranks", colour ? RESET : "", "rank", "steps",
                                  "step", "self", "peers", "on CPU", "queued", "blocked",
                                  "CPU held by");
@@ -173,7 +173,7 @@ static void put_gpus(struct ltn_buf *out, const struct ltn_window *w)
 }
 
 void ltn_table_window(struct ltn_buf *out, const struct ltn_window *w, const char *node,
-                      bool colour)
+                      const struct ltn_host *host, bool colour)
 {
     char when[LTN_RFC3339_BYTES];
     ltn_format_rfc3339(w->end_ns, when);
@@ -181,9 +181,12 @@ void ltn_table_window(struct ltn_buf *out, const struct ltn_window *w, const cha
     for (int i = 0; i < LTN_DROPS; i++) {
         drops += w->health.drops[i];
     }
-    (void)ltn_buf_printf(out, "%s%s%s  %s  %zu processes, %u probes, %" PRIu64 " drops\n",
+    (void)ltn_buf_printf(out, "%s%.24s%s  %.19sZ  %zu procs, %u probes, %" PRIu64 " drops\n",
                          colour ? BOLD : "", node, colour ? RESET : "", when, w->proc_count,
                          w->health.attached_probes, drops);
+    if (host != NULL) {
+        ltn_host_table(out, host, colour ? BOLD : "", colour ? RESET : "");
+    }
     put_source(out, w, LTN_OP_SOURCE_CUDA, "CUDA Runtime", colour);
     put_source(out, w, LTN_OP_SOURCE_DRIVER, "CUDA Driver", colour);
     put_source(out, w, LTN_OP_SOURCE_GRAPH, "CUDA Graph", colour);

@@ -22,6 +22,12 @@ struct ltn_collector_conf {
     uint64_t max_nodes, max_processes, max_jobs, max_series, max_series_per_metric;
     uint64_t queue_bytes;
     double min_effect_pct;
+    struct ltn_collector_alert_conf {
+        struct ltn_conf_strings alertmanagers, webhooks;
+        char *token_file, *webhook_secret_file, *ca_file, *external_url;
+        int min_severity;
+        uint64_t silent_after_ns, resend_ns, timeout_ns, max_alerts;
+    } alert;
 };
 
 extern const struct ltn_conf_table ltn_collector_conf_table;
@@ -29,6 +35,15 @@ extern const struct ltn_conf_table ltn_collector_conf_table;
 /* True when the address ("127.0.0.1:4317", "[::1]:0", "localhost:1") cannot be reached from
  * elsewhere. */
 bool ltn_collector_is_loopback(const char *address);
+
+/* Makes the alerts of the configuration, reading its files; the rest as ltn_alerts_new. In
+ * alerts.c. */
+struct ltn_alerts;
+int ltn_collector_make_alerts(const struct ltn_collector_alert_conf *c, struct ltn_alerts **ret,
+                              struct ltn_errinfo *info) ltn_must_check;
+/* The rules about alert targets, so that --check-config knows them too. */
+int ltn_collector_check_alerts(const struct ltn_collector_alert_conf *c,
+                               struct ltn_errinfo *info) ltn_must_check;
 
 /* The service: runs until SIGTERM or SIGINT. */
 int ltn_collector_run(const struct ltn_collector_conf *conf);

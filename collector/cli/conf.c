@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "conf/command.h"
 
+static const char *const severities[] = {"low", "medium", "high", "critical", NULL};
 static const char *const log_levels[] = {"error", "warn", "info", "debug", NULL};
 
 #define AT(field) offsetof(struct ltn_collector_conf, field)
@@ -121,6 +122,69 @@ static const struct ltn_conf_key keys[] = {
      .max = 1000,
      .doc = "How much slower than its peers a rank must be to be named, in percent.",
      .arg = "PCT"},
+    {.key = "alert.alertmanager",
+     .type = LTN_CONF_STRINGS,
+     .offset = AT(alert.alertmanagers),
+     .doc = "Alertmanagers that alerts go to, each of them; http://HOST:9093.",
+     .arg = "URL"},
+    {.key = "alert.webhook",
+     .type = LTN_CONF_STRINGS,
+     .offset = AT(alert.webhooks),
+     .doc = "Webhooks that alerts go to; @FILE for a URL that stands in a file.",
+     .arg = "URL"},
+    {.key = "alert.webhook_secret_file",
+     .type = LTN_CONF_STRING,
+     .offset = AT(alert.webhook_secret_file),
+     .doc = "File with the key that webhook bodies are signed with (HMAC-SHA256).",
+     .arg = "FILE"},
+    {.key = "alert.token_file",
+     .type = LTN_CONF_STRING,
+     .offset = AT(alert.token_file),
+     .doc = "File with the bearer token shown to Alertmanagers.",
+     .arg = "FILE"},
+    {.key = "alert.ca_file",
+     .type = LTN_CONF_STRING,
+     .offset = AT(alert.ca_file),
+     .doc = "Certificates that https targets are checked against instead of the system's.",
+     .arg = "FILE"},
+    {.key = "alert.external_url",
+     .type = LTN_CONF_STRING,
+     .offset = AT(alert.external_url),
+     .doc = "Where people reach this collector; alerts link to it.",
+     .arg = "URL"},
+    {.key = "alert.min_severity",
+     .type = LTN_CONF_ENUM,
+     .offset = AT(alert.min_severity),
+     .def = "high",
+     .names = severities,
+     .doc = "Least severe incidents that raise an alert."},
+    {.key = "alert.node_silent_after",
+     .type = LTN_CONF_DURATION_NS,
+     .offset = AT(alert.silent_after_ns),
+     .def = "1m",
+     .max = 86400,
+     .doc = "How long a node must be silent to raise an alert; 0 for never."},
+    {.key = "alert.resend",
+     .type = LTN_CONF_DURATION_NS,
+     .offset = AT(alert.resend_ns),
+     .def = "30s",
+     .min = 1,
+     .max = 60,
+     .doc = "How often Alertmanagers are told of an alert that goes on."},
+    {.key = "alert.timeout",
+     .type = LTN_CONF_DURATION_NS,
+     .offset = AT(alert.timeout_ns),
+     .def = "5s",
+     .min = 0.1,
+     .max = 30,
+     .doc = "How long a target may take to answer."},
+    {.key = "alert.max_alerts",
+     .type = LTN_CONF_U64,
+     .offset = AT(alert.max_alerts),
+     .def = "10000",
+     .min = 1,
+     .max = 1000000,
+     .doc = "Alerts known at a time; further ones are refused and counted."},
     {.key = "log_level",
      .type = LTN_CONF_ENUM,
      .offset = AT(log_level),
@@ -187,6 +251,15 @@ static int check_exposure(const struct ltn_collector_conf *c)
     return LTN_EXIT_USAGE;
 }
 
+static int check_alerts(const struct ltn_collector_conf *c)
+{
+    struct ltn_errinfo info = {0, ""};
+    if (ltn_collector_check_alerts(&c->alert, &info) == 0)
+        return LTN_EXIT_OK;
+    (void)fprintf(stderr, "lanterne-collector: %s\n", info.msg);
+    return LTN_EXIT_USAGE;
+}
+
 static int with_conf(struct ltn_collector_conf *conf, const struct ltn_conf_args *args)
 {
     if (args->help)
@@ -202,6 +275,8 @@ static int with_conf(struct ltn_collector_conf *conf, const struct ltn_conf_args
         return LTN_EXIT_USAGE;
     }
     int rc = check_exposure(conf);
+    if (rc == LTN_EXIT_OK)
+        rc = check_alerts(conf);
     if (rc != LTN_EXIT_OK)
         return rc;
     if (args->dump_config)

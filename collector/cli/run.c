@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "alert/alert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/cli.h"
@@ -30,6 +31,7 @@ struct service {
     struct ltn_loop *loop;
     struct ltn_store *store;
     struct ltn_fleet *fleet;
+    struct ltn_alerts *alerts; /* NULL without a target */
     struct ltn_series *series;
     struct ltn_http_budget *budget;
     struct ltn_http_server *otlp, *api;
@@ -51,6 +53,7 @@ static void on_verdict(void *ctx, enum ltn_straggler_change change, bool notable
     struct service *s = ctx;
     if (!notable)
         return;
+    ltn_alerts_verdict(s->alerts, change, v, ltn_now_unix_ns());
     const char *what =
         change == LTN_VERDICT_OPENED
             ? "straggler"
@@ -70,6 +73,7 @@ static void on_tick(void *arg)
     struct service *s = arg;
     uint64_t now = ltn_now_unix_ns();
     ltn_fleet_tick(s->fleet, now);
+    ltn_alerts_sync(s->alerts, s->fleet, now);
     if (now - s->expired_ns >= EXPIRE_EVERY_NS) {
         s->expired_ns = now;
         ltn_series_expire(s->series, now);
@@ -160,7 +164,10 @@ static int make_state(struct service *s, struct ltn_errinfo *info)
     if (rc != 0)
         return ltn_errinfo_set(info, rc, "%s: cannot read: %s", c->db, ltn_err_str(rc));
     rc = ltn_store_start(s->store);
-    return rc == 0 ? 0 : ltn_errinfo_set(info, rc, "cannot start a thread: %s", ltn_err_str(rc));
+    if (rc != 0)
+        return ltn_errinfo_set(info, rc, "cannot start a thread: %s", ltn_err_str(rc));
+    info->msg[0] = '\0';
+    return ltn_collector_make_alerts(&c->alert, &s->alerts, info);
 }
 
 static int make_servers(struct service *s, struct ltn_errinfo *info)
@@ -189,6 +196,7 @@ static int make_servers(struct service *s, struct ltn_errinfo *info)
     s->serve = (struct ltn_serve){.fleet = s->fleet,
                                   .store = s->store,
                                   .series = s->series,
+                                  .alerts = s->alerts,
                                   .ingest = s->ingest,
                                   .hub = s->hub,
                                   .otlp_server = s->otlp,
@@ -260,9 +268,12 @@ static void take_down(struct service *s)
     struct ltn_store *store = s->store;
     ltn_http_server_free(s->otlp);
     ltn_http_server_free(s->api);
+    struct ltn_alerts *alerts = s->alerts;
     ltn_query_hub_stop(s->hub);
     s->store = NULL; /* no verdict is made any more that could be kept */
+    s->alerts = NULL;
     ltn_store_free(store);
+    ltn_alerts_free(alerts);
     ltn_loop_free(s->loop);
     ltn_query_hub_free(s->hub);
     s->hub = NULL; /* the fleet may still close verdicts */

@@ -84,6 +84,12 @@ static void note_metric(struct ltn_decoder *d, const struct ltn_otlp_metric *m)
                                       (struct ltn_prom_text){m->unit.p, m->unit.n}, type, d->family,
                                       d->unit);
     ltn_text_clean(d->help, sizeof(d->help), m->description.p, m->description.n);
+    if (d->help[0] == '\0') { /* a family without HELP is a finding of linters */
+        static const char what[] = "OpenTelemetry metric ";
+        (void)ltn_copy_str(d->help, sizeof(d->help), what);
+        ltn_text_clean(d->help + sizeof(what) - 1, sizeof(d->help) - sizeof(what) + 1, m->name.p,
+                       m->name.n);
+    }
 }
 
 static int begin_point(struct ltn_decoder *d, const struct ltn_otlp_group *g,

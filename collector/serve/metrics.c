@@ -56,6 +56,14 @@
     X(lanterne_collector_store_bytes, GAUGE, "bytes", "Database and its log on disk.")             \
     X(lanterne_collector_store_writable, GAUGE, "", "0 while the database cannot be written.")     \
     X(lanterne_collector_fleet_total, COUNTER, "", "Windows and groups, by what became of them.")  \
+    X(lanterne_collector_alerts, GAUGE, "", "Alerts in the table, by state.")                      \
+    X(lanterne_collector_alerts_lost_total, COUNTER, "",                                           \
+      "Alerts that could not be kept until everybody had them, by reason.")                        \
+    X(lanterne_collector_alert_requests_total, COUNTER, "",                                        \
+      "Requests to alert targets, by target and outcome.")                                         \
+    X(lanterne_collector_alert_target_up, GAUGE, "", "0 when the last request to it failed.")      \
+    X(lanterne_collector_alerts_waiting, GAUGE, "",                                                \
+      "Alerts whose newest state a target does not have yet.")                                     \
     X(lanterne_collector_series, GAUGE, "", "Series of clients exposed here.")                     \
     X(lanterne_collector_series_refused_total, COUNTER, "", "Points not exposed, by reason.")      \
     X(lanterne_node_clock_offset_seconds, GAUGE, "seconds",                                        \
@@ -338,6 +346,35 @@ static void put_fleet(struct expo *e)
     labelled(e, "reason", "kind", ltn_ingest_stats(e->s->ingest)->points_unexposed);
 }
 
+static void put_alerts(struct expo *e)
+{
+    struct ltn_alerts_stats st;
+    ltn_alerts_stats(e->s->alerts, &st);
+    family(e, OWN_lanterne_collector_alerts);
+    labelled(e, "state", "firing", st.firing);
+    labelled(e, "state", "resolved", st.resolved);
+    family(e, OWN_lanterne_collector_alerts_lost_total);
+    labelled(e, "reason", "refused", st.refused);
+    labelled(e, "reason", "evicted", st.evicted);
+    labelled(e, "reason", "expired", st.expired);
+    family(e, OWN_lanterne_collector_alert_requests_total);
+    for (size_t i = 0; i < st.target_count; i++) {
+        const struct ltn_alert_target_stats *t = &st.targets[i];
+        const uint64_t values[] = {t->accepted, t->rejected, t->retried};
+        static const char *const outcomes[] = {"accepted", "rejected", "retried"};
+        for (size_t k = 0; k < LTN_ARRAY_SIZE(values); k++) {
+            struct ltn_prom_label l[] = {{"outcome", outcomes[k]}, {"target", t->name}};
+            sample(e, l, 2, (double)values[k]);
+        }
+    }
+    family(e, OWN_lanterne_collector_alert_target_up);
+    for (size_t i = 0; i < st.target_count; i++)
+        labelled(e, "target", st.targets[i].name, st.targets[i].up ? 1 : 0);
+    family(e, OWN_lanterne_collector_alerts_waiting);
+    for (size_t i = 0; i < st.target_count; i++)
+        labelled(e, "target", st.targets[i].name, st.targets[i].waiting);
+}
+
 static void put_control(struct expo *e)
 {
     struct ltn_query_stats st;
@@ -397,6 +434,7 @@ void ltn_serve_metrics(const struct ltn_serve *s, struct ltn_buf *out, enum ltn_
     put_ingest(&e);
     put_store(&e);
     put_fleet(&e);
+    put_alerts(&e);
     put_control(&e);
     put_http(&e);
     ltn_series_write(s->series, &e.p);

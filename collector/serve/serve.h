@@ -4,6 +4,7 @@
 #ifndef LTN_SERVE_SERVE_H
 #define LTN_SERVE_SERVE_H
 
+#include "alert/alert.h"
 #include "base/attr.h"
 #include "fleet/fleet.h"
 #include "http/server.h"
@@ -17,6 +18,7 @@ struct ltn_serve {
     struct ltn_fleet *fleet;
     struct ltn_store *store;
     struct ltn_series *series;
+    struct ltn_alerts *alerts; /* NULL when there are none */
     const struct ltn_ingest *ingest;
     struct ltn_query_hub *hub;
     const struct ltn_http_server *otlp_server;

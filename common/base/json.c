@@ -204,3 +204,9 @@ void ltn_json_kv_time(struct ltn_json *j, const char *key, const char *key_ns, u
         ltn_json_null(j);
     }
 }
+
+void ltn_json_raw(struct ltn_json *j, const char *text, size_t n)
+{
+    before_value(j);
+    (void)ltn_buf_append(j->out, text, n);
+}

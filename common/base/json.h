@@ -43,6 +43,9 @@ void ltn_json_f64(struct ltn_json *j, double v);
 void ltn_json_bool(struct ltn_json *j, bool v);
 void ltn_json_null(struct ltn_json *j);
 
+/* A value that is JSON text already; the caller vouches for its validity. */
+void ltn_json_raw(struct ltn_json *j, const char *text, size_t n);
+
 /* Key and value in one call. */
 void ltn_json_kv_str(struct ltn_json *j, const char *key, const char *s);
 void ltn_json_kv_i64(struct ltn_json *j, const char *key, int64_t v);

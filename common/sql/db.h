@@ -58,6 +58,10 @@ int ltn_db_seal(struct ltn_db *db, uint64_t max_bytes) ltn_must_check;
 /* Finalises all statements and closes. NULL is ignored. */
 void ltn_db_close(struct ltn_db *db);
 
+/* From now on the connection only reads, as if opened with ltn_db_open_readonly: for a database in
+ * memory that was filled and now takes statements of strangers. */
+int ltn_db_freeze(struct ltn_db *db) ltn_must_check;
+
 /* Text of the connection's last error; valid until its next use. */
 const char *ltn_db_message(const struct ltn_db *db);
 

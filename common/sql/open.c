@@ -400,6 +400,18 @@ int ltn_db_open_readonly(const char *path, struct ltn_db **ret_db, struct ltn_er
     return 0;
 }
 
+int ltn_db_freeze(struct ltn_db *db)
+{
+    int rc =
+        ltn_sql_error(set_pragma(db, "PRAGMA query_only=1;"
+                                     "SELECT 1 FROM pragma_table_info('sqlite_master') LIMIT 1"));
+    if (rc == 0) {
+        limit_reader(db);
+        db->readonly = true;
+    }
+    return rc;
+}
+
 /* ---- migrations ---- */
 
 static int run_migration(struct ltn_db *db, const char *sql, size_t version)

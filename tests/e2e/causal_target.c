@@ -4,6 +4,7 @@
 //   causal_target WHAT USUAL_S BAD_S DIR
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 
 #include "sim_api.h"
 
-enum { FILE_BYTES = 8 << 20, BLOCK_BYTES = 4 << 20, COPY_BYTES = 256 << 20, TYPE_F32 = 7 };
+enum { FILE_BYTES = 64 << 20, BLOCK_BYTES = 4 << 20, COPY_BYTES = 256 << 20, TYPE_F32 = 7 };
 
 static int g_failed;
 
@@ -35,6 +36,7 @@ struct work {
     void *block;
     volatile char *map;
     size_t at;
+    bool evicts;
     char *host;
     void *device;
 };
@@ -70,7 +72,7 @@ static void prepare(struct work *w, const char *dir)
         check(write(w->file, block, sizeof(block)) != (ssize_t)sizeof(block), "write");
     }
     check(fsync(w->file), "fsync");
-    w->direct = open(path, O_WRONLY | O_DIRECT | O_CLOEXEC);
+    w->direct = open(path, O_RDWR | O_DIRECT | O_CLOEXEC);
     check(w->direct < 0, "open O_DIRECT");
     w->block = aligned_alloc(4096, BLOCK_BYTES);
     memset(w->block, 1, BLOCK_BYTES);
@@ -80,14 +82,31 @@ static void prepare(struct work *w, const char *dir)
     CHECK(cudaMalloc(&w->device, COPY_BYTES));
 }
 
-// Pages of a file that nobody holds: each touch reads the disk.
+// Takes the file's pages out of memory again and again, beside the rank, and keeps the disk busy,
+// so that a fault waits much longer than it computes.
+static void *evict(void *arg)
+{
+    struct work *w = arg;
+    void *block = aligned_alloc(4096, BLOCK_BYTES);
+    for (;;) {
+        check(madvise((void *)w->map, FILE_BYTES, MADV_DONTNEED), "madvise");
+        check(posix_fadvise(w->file, 0, FILE_BYTES, POSIX_FADV_DONTNEED), "posix_fadvise");
+        check(pread(w->direct, block, BLOCK_BYTES, 0) != BLOCK_BYTES, "pread");
+    }
+    return NULL;
+}
+
+// Pages of a file that nobody holds: a touch reads the disk.
 static void touch_cold_pages(struct work *w)
 {
-    check(madvise((void *)w->map, FILE_BYTES, MADV_DONTNEED), "madvise");
-    check(posix_fadvise(w->file, 0, FILE_BYTES, POSIX_FADV_DONTNEED), "posix_fadvise");
-    check(madvise((void *)w->map, FILE_BYTES, MADV_RANDOM), "madvise random");
-    for (int i = 0; i < 60; i++) {
-        w->at = (w->at + 37 * 4096) % FILE_BYTES;
+    pthread_t thread;
+    if (!w->evicts) {
+        w->evicts = true;
+        check(madvise((void *)w->map, FILE_BYTES, MADV_RANDOM), "madvise random");
+        check(pthread_create(&thread, NULL, evict, w), "pthread_create");
+    }
+    for (int i = 0; i < 20; i++) {
+        w->at = (w->at + 37 * ((size_t)1 << 20) + 4096) % FILE_BYTES;
         (void)w->map[w->at];
     }
 }

@@ -2,7 +2,10 @@
 """The collector's side of the control stream, against grpcio: who attaches, clocks, questions, and what hostile
 agents may not do."""
 
+import json
+import socket
 import struct
+import subprocess
 import threading
 
 import grpc
@@ -13,7 +16,6 @@ import pytest
 import collector_util as cu
 import control_util as ctl
 import harness
-import socket
 
 COUNTS = ["source", "n"]
 
@@ -229,6 +231,38 @@ def test_shutdown_tells_the_agents(collector, attach):
     a.wait("drain")
     assert a.wait_end() == grpc.StatusCode.UNAVAILABLE
     assert collector.process.returncode == 0
+
+
+# ---- the command line's part ----
+
+def command(collector, form, *words, token=""):
+    """(exit code, stdout, stderr) of what `query --collector` runs."""
+    got = subprocess.run([harness.program("control_query"), f"127.0.0.1:{collector.api_port}", token, form, *words],
+                         capture_output=True, timeout=30, check=False)
+    return got.returncode, got.stdout.decode(), got.stderr.decode()
+
+
+def test_command_line_forms(collector, attach):
+    attach("alpha", ctl.table(["op", "ms"], [["sync", 1.5], ['a,"b"', None]]))
+    code, out, err = command(collector, "table", "SELECT 1")
+    assert (code, err) == (0, "")
+    assert [line.split() for line in out.splitlines()] == [
+        ["node", "op", "ms"], ["alpha", "sync", "1.5"], ["alpha", 'a,"b"', "-"]]
+    code, out, _ = command(collector, "csv", "SELECT 1")
+    assert code == 0 and out == 'node,op,ms\r\nalpha,sync,1.5\r\nalpha,"a,""b""",\r\n'
+    code, out, _ = command(collector, "json", "SELECT 1", "SELECT count(*) n FROM fleet")
+    assert code == 0 and json.loads(out)["rows"] == [[2]]
+
+
+def test_command_line_says_what_is_missing(collector, attach):
+    code, _, err = command(collector, "table", "SELECT 1")
+    assert code == 3 and "no agent" in err
+    attach("a", ctl.table(["n"], [[1]]))
+    attach("mute", lambda a, q: None)
+    code, out, err = command(collector, "table", "SELECT 1")
+    assert code == 1 and "mute: no answer within 0.5 s" in err and out.splitlines()[1].split() == ["a", "1"]
+    code, _, err = command(collector, "table", "SELECT 1", "DROP TABLE fleet")
+    assert code == 2 and "only statements that read" in err
 
 
 # ---- hostile ----

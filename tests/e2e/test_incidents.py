@@ -29,10 +29,11 @@ def kinds(rows):
 
 def run_target(procs, tmp_path, what, usual_s=USUAL_S, bad_s=BAD_S):
     cap.require()
+    harness.require_command("chrt")
     agent = cap.Agent(procs, tmp_path)
     sim = cap.Sim(procs, tmp_path)
-    # Other programs of the machine must not disturb it.
-    words = ["nice", "-n", "-20", harness.program("causal_target"), what, usual_s, bad_s, tmp_path]
+    # Real time, so that other programs of the machine do not disturb it.
+    words = ["chrt", "-f", "5", harness.program("causal_target"), what, usual_s, bad_s, tmp_path]
     p = procs.start(*[str(w) for w in words], env=sim.env)
     return agent, p
 
@@ -49,13 +50,14 @@ def test_a_cpu_hog_is_named_here_and_at_the_collector(procs, tmp_path):
     collector = cu.Collector(procs, tmp_path).start()
     agent = cap.Agent(procs, tmp_path, "--collector", f"http://127.0.0.1:{collector.port}")
     sim = cap.Sim(procs, tmp_path)
-    p = procs.start("taskset", "-c", "1", harness.program("causal_target"), "none", "15", "0",
-                    tmp_path, env={**sim.env, "SIMGPU_GPU_CPU": "0"})
+    # Real time, so that the hog is the only one that can disturb it.
+    p = procs.start("chrt", "-f", "5", "taskset", "-c", "1", harness.program("causal_target"),
+                    "none", "30", "0", tmp_path, env={**sim.env, "SIMGPU_GPU_CPU": "0"})
     agent.wait_window(8, 20)
     hog = tmp_path / "logrotate"
     os.symlink(os.path.realpath("/usr/bin/python3"), hog)
-    for _ in range(2):
-        procs.start("nice", "-n", "-5", "taskset", "-c", "1", hog, "-c", "while True: pass")
+    spin = "import time\nwhile True:\n t = time.monotonic() + .01\n while time.monotonic() < t: pass\n time.sleep(.01)"
+    procs.start("chrt", "-f", "10", "taskset", "-c", "1", hog, "-c", spin)
     held = "CPU held by logrotate"
     here = harness.wait_until(lambda: agent.rows(
         "SELECT * FROM incidents WHERE root_cause = ?", held), 20, "the incident")

@@ -268,6 +268,7 @@ static void test_a_cold_start_but_not_of_a_restarted_worker(void **state)
     sim_windows(n, 1);
     n->window.proc_count = 1;
     n->procs[0].start_ns = n->window.end_ns;
+    sim_windows(n, 1); /* seen before its first call has returned */
     begin(n, 2000, 2100);
     sim_windows(n, 1);
     const struct sim_change *c = sim_find(n, LTN_CAUSAL_COLD, "open");
