@@ -56,6 +56,22 @@ def test_dockerfile_rules(name):
     assert stage["USER"] == ("65532:65532" if name == "collector" else "0:0")
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_every_library_is_installed(name):
+    """What the programs are linked with, by the names of Debian's packages."""
+    harness.require_command("readelf")
+    harness.require_command("dpkg-query")
+    program = harness.program("lanterne" if name == "agent" else "lanterne-collector")
+    got = subprocess.run(["readelf", "-d", program], capture_output=True, text=True, check=True)
+    needed = re.findall(r"\(NEEDED\).*\[(.*?)\]", got.stdout)
+    stage = dict(last_stage(name))["RUN"].split()
+    assert "libyaml-0.so.2" in needed
+    for library in needed:
+        owner = subprocess.run(["dpkg-query", "-S", f"*/{library}"], capture_output=True, text=True, check=False)
+        packages = {line.split(":")[0] for line in owner.stdout.splitlines()}
+        assert packages & {*stage, "libc6"}, f"{library} is in {packages}"
+
+
 def test_the_build_stages_are_the_same():
     first, second = (instructions(n)[:-len(last_stage(n))] for n in NAMES)
     assert first == second and len(first) >= 5
