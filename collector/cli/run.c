@@ -180,7 +180,7 @@ static int make_servers(struct service *s, struct ltn_errinfo *info)
     hc.authorize_arg = s;
     hc.server_name = "lanterne-collector";
     hc.grpc_health = true;
-    hc.max_connections = 20000;
+    hc.max_connections = 40000; /* an agent has two: what it pushes, and its control stream */
     hc.max_connections_per_ip = 4096;
     s->budget = ltn_http_budget_new(BODY_BUDGET);
     s->otlp = ltn_http_server_new(s->loop, &hc, s->budget);

@@ -16,7 +16,8 @@ RUN cmake --preset release -DLTN_WERROR=OFF \
 
 FROM ${BASE}
 RUN apt-get update && apt-get install -y --no-install-recommends \
-        ca-certificates libbpf1 libcurl4 libelf1 libnghttp2-14 libsqlite3-0 libxxhash0 libyaml-0-2 libzstd1 zlib1g \
+        ca-certificates libbpf1 libcurl4 libelf1 libjansson4 libnghttp2-14 libprotobuf-c1 libsqlite3-0 libssl3 \
+        libxxhash0 libyaml-0-2 libzstd1 zlib1g \
     && rm -rf /var/lib/apt/lists/* /var/cache/* /var/log/* \
     && mkdir -p /etc/lanterne /var/lib/lanterne
 COPY --from=build /src/LICENSE /src/LICENSES /usr/share/doc/lanterne/

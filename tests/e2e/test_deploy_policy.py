@@ -162,6 +162,11 @@ def test_selectors_fit(docs):
         for s in selectors:
             chosen = [n for n, l in labels.items() if s.items() <= l.items()]
             assert len(chosen) == 1, (d["kind"], d["metadata"]["name"], chosen)
+            if d["kind"] == "Service":
+                ports = {p["name"] for n, _, c in containers(docs) if n == chosen[0] for p in c.get("ports", [])}
+                assert {p["targetPort"] for p in d["spec"]["ports"]} == ports
+            else:
+                assert d["metadata"]["name"] == chosen[0]
 
 
 def test_the_headless_service_is_the_one_named(docs):
