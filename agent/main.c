@@ -15,6 +15,7 @@ static const struct ltn_command commands[] = {
     {"export", "the record as Perfetto trace or CSV", ltn_cmd_export},
     {"demo", "see each kind of trouble without a GPU", ltn_cmd_demo},
     {"check", "can this machine be traced, and what is missing", ltn_cmd_check},
+    {"mcp", "serve this node's record to a model (Model Context Protocol)", ltn_cmd_mcp},
     {"version", "version and kernel features", ltn_cmd_version},
 };
 

@@ -10,6 +10,7 @@ int ltn_cmd_dashboard(int argc, char **argv);
 int ltn_cmd_demo(int argc, char **argv);
 int ltn_cmd_explain(int argc, char **argv);
 int ltn_cmd_export(int argc, char **argv);
+int ltn_cmd_mcp(int argc, char **argv);
 int ltn_cmd_merge(int argc, char **argv);
 int ltn_cmd_query(int argc, char **argv);
 int ltn_cmd_version(int argc, char **argv);

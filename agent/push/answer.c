@@ -429,3 +429,11 @@ uint64_t ltn_answerer_dropped(struct ltn_answerer *a)
     pthread_mutex_unlock(&a->lock);
     return n;
 }
+
+bool ltn_answerer_idle(struct ltn_answerer *a)
+{
+    pthread_mutex_lock(&a->lock);
+    bool idle = a->waiting_n == 0 && !a->running && a->first == NULL;
+    pthread_mutex_unlock(&a->lock);
+    return idle;
+}

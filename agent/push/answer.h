@@ -42,6 +42,8 @@ bool ltn_answerer_cancel(struct ltn_answerer *a, uint64_t id);
 size_t ltn_answerer_cancel_all(struct ltn_answerer *a);
 /* The next message to be sent, NULL when there is none. The caller frees it. */
 struct ltn_answer *ltn_answerer_next(struct ltn_answerer *a);
+/* True when nothing waits, runs or is to be sent. */
+bool ltn_answerer_idle(struct ltn_answerer *a);
 /* Answers forgotten so far because their query was taken back. */
 uint64_t ltn_answerer_dropped(struct ltn_answerer *a);
 

@@ -28,8 +28,8 @@
 #define LONGEST_PING_NS    (30 * LTN_NS_PER_S)
 #define FIRST_PING_NS      (200 * LTN_NS_PER_MS) /* until the clocks are known */
 #define FIRST_PINGS        4
-#define SILENCE_PINGS      3 /* intervals without a word: the collector is gone */
-#define CONNECT_NS         (10 * LTN_NS_PER_S)
+#define SILENCE_PINGS      3                   /* intervals without a word: the collector is gone */
+#define CONNECT_NS         (3 * LTN_NS_PER_S)  /* a stop waits for it */
 #define ANSWER_WATERMARK   ((size_t)256 << 10) /* answers are fetched below it */
 #define OUT_BYTES          ((size_t)3 << 20)
 #define MAX_VERDICTS       32
@@ -398,7 +398,8 @@ static bool run_session(struct ltn_agent_control *c)
         }
         clear_wake(c);
         send_answers(c);
-        if (ltn_grpc_stream_leaving(c->stream)) {
+        if (ltn_grpc_stream_leaving(c->stream) && ltn_answerer_idle(c->answerer) &&
+            ltn_grpc_stream_waiting(c->stream) == 0) {
             return true;
         }
     }
@@ -486,7 +487,9 @@ static void *control_main(void *arg)
             continue;
         }
         if (c->welcome && status >= 0) {
-            ltn_log_info("stream to the collector ended: %s", c->stats.last_error);
+            struct ltn_agent_control_stats now;
+            ltn_agent_control_stats(c, &now);
+            ltn_log_info("stream to the collector ended: %s", now.last_error);
         }
         pause_for(c, jitter(status < 0 ? c->first_backoff_ns : backoff_ns));
         if (status >= 0 && !good) {

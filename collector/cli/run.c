@@ -16,6 +16,7 @@
 #include "io/loop.h"
 #include "prom/series.h"
 #include "query/query.h"
+#include "serve/mcp.h"
 #include "serve/serve.h"
 #include "store/store.h"
 
@@ -38,6 +39,7 @@ struct service {
     struct ltn_ingest *ingest;
     struct ltn_query_hub *hub;
     struct ltn_serve serve;
+    struct ltn_serve_mcp *mcp;
     struct ltn_timer tick;
     uint64_t expired_ns;
     char token[TOKEN_BYTES]; /* "" without one */
@@ -178,7 +180,7 @@ static int make_servers(struct service *s, struct ltn_errinfo *info)
     hc.authorize_arg = s;
     hc.server_name = "lanterne-collector";
     hc.grpc_health = true;
-    hc.max_connections = 20000;
+    hc.max_connections = 40000; /* an agent has two: what it pushes, and its control stream */
     hc.max_connections_per_ip = 4096;
     s->budget = ltn_http_budget_new(BODY_BUDGET);
     s->otlp = ltn_http_server_new(s->loop, &hc, s->budget);
@@ -207,6 +209,13 @@ static int make_servers(struct service *s, struct ltn_errinfo *info)
         rc = ltn_query_hub_route(s->hub, s->otlp);
     if (rc == 0)
         rc = ltn_serve_routes(&s->serve, s->api);
+    const struct ltn_serve_mcp_opts mcp = {
+        .serve = &s->serve,
+        .loopback = ltn_collector_is_loopback(s->conf->api_listen),
+        .token = s->token[0] != '\0',
+    };
+    if (rc == 0)
+        rc = ltn_serve_mcp_new(&mcp, s->api, &s->mcp);
     return rc == 0 ? 0 : ltn_errinfo_set(info, rc, "routes: %s", ltn_err_str(rc));
 }
 
@@ -270,6 +279,7 @@ static void take_down(struct service *s)
     ltn_http_server_free(s->api);
     struct ltn_alerts *alerts = s->alerts;
     ltn_query_hub_stop(s->hub);
+    ltn_serve_mcp_free(s->mcp);
     s->store = NULL; /* no verdict is made any more that could be kept */
     s->alerts = NULL;
     ltn_store_free(store);

@@ -28,6 +28,10 @@ void ltn_serve_job(struct ltn_json *j, const struct ltn_serve *s, const struct l
 /* "stragglers": [...] of verdicts that were open at or after since_ns. */
 void ltn_serve_stragglers(struct ltn_json *j, const struct ltn_serve *s, uint64_t since_ns);
 
+/* One object each. */
+void ltn_serve_verdict(struct ltn_json *j, const struct ltn_straggler_verdict *v);
+void ltn_serve_incident(struct ltn_json *j, const struct ltn_fleet_incident *i);
+
 struct ltn_incident_query {
     uint64_t since_ns;
     const char *node;     /* NULL: all */

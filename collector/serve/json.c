@@ -525,3 +525,15 @@ void ltn_serve_overview(struct ltn_json *j, const struct ltn_serve *s, uint64_t 
     else
         ltn_json_null(j);
 }
+
+/* ---- single objects for others in this folder ---- */
+
+void ltn_serve_verdict(struct ltn_json *j, const struct ltn_straggler_verdict *v)
+{
+    put_verdict(j, v);
+}
+
+void ltn_serve_incident(struct ltn_json *j, const struct ltn_fleet_incident *i)
+{
+    put_incident(j, i);
+}

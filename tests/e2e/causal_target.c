@@ -133,6 +133,16 @@ static void free_some(struct work *w, bool busy)
     CHECK(cudaFree(p));
 }
 
+// Memory that is never given back, until the kernel ends it.
+static void hoard(void)
+{
+    size_t bytes = 16 << 20;
+    char *p = malloc(bytes);
+    for (size_t i = 0; p != NULL && i < bytes; i += 4096) {
+        ((volatile char *)p)[i] = 1;
+    }
+}
+
 static void bad_step(struct work *w)
 {
     if (strcmp(w->what, "fault") == 0) {
@@ -148,6 +158,8 @@ static void bad_step(struct work *w)
     } else if (strcmp(w->what, "memory") == 0) {
         void *p;
         (void)cudaMalloc(&p, (size_t)1 << 50);
+    } else if (strcmp(w->what, "hoard") == 0) {
+        hoard();
     } else if (strcmp(w->what, "device") == 0) {
         launch(w->stream, 15000000);
     }

@@ -3,6 +3,7 @@
 
 import os
 import sqlite3
+import subprocess
 import threading
 
 import pytest
@@ -71,6 +72,10 @@ def test_group_by_node_and_source(collector, nodes):
         assert source in ("cuda", "driver", "graph", "nccl"), got["rows"]
         sums[node] = sums.get(node, 0) + count
     assert sums == {n.name: n.events() for n in nodes}
+    # The command line asks the same.
+    cli = subprocess.run([harness.program("lanterne"), "query", "--collector", collector.url(""), "--csv", GROUPED],
+                         capture_output=True, timeout=30, check=True).stdout.decode()
+    assert cli.splitlines()[1:] == [f"{n},{s},{c}" for n, s, c in got["rows"]]
     # The same, with a second statement over all.
     got = ctl.ask(collector, "SELECT duration_ns FROM events",
                   reduce="SELECT count(DISTINCT node), count(*), max(duration_ns) FROM fleet")

@@ -138,7 +138,7 @@ def test_a_cold_start_and_a_warm_one(procs, tmp_path):
     def start(name, ctx_ms):
         exe = tmp_path / name
         os.symlink(harness.program("causal_target"), exe)
-        p = procs.start(exe, "none", "2", "0", tmp_path,
+        p = procs.start("chrt", "-f", "5", exe, "none", "2", "0", tmp_path,
                         env={**sim.env, "SIMGPU_CTX_MS": str(ctx_ms)})
         cap.finish([p])
         return p.pid
@@ -148,6 +148,38 @@ def test_a_cold_start_and_a_warm_one(procs, tmp_path):
     found = one(incidents(agent), "cold_start")
     assert found["pid"] == cold != warm
     assert found["severity"] == "LOW" and found["explained_share"] >= 0.8
+
+
+@pytest.fixture
+def small_cgroup():
+    """(folder, file of its processes) of a memory cgroup of 160 MiB, version 1 or 2."""
+    v1 = os.path.isdir("/sys/fs/cgroup/memory")
+    folder = f"/sys/fs/cgroup/{'memory/' if v1 else ''}ltn-test-{os.getpid()}"
+    limit = "memory.limit_in_bytes" if v1 else "memory.max"
+    try:
+        os.mkdir(folder)
+        with open(os.path.join(folder, limit), "w", encoding="ascii") as f:
+            f.write(str(160 << 20))
+    except OSError as e:
+        if os.path.isdir(folder):
+            os.rmdir(folder)
+        pytest.skip(f"needs a memory cgroup that can be limited ({e})")
+    yield os.path.join(folder, "cgroup.procs")
+    os.rmdir(folder)
+
+
+def test_a_rank_that_the_kernel_kills_for_memory(procs, tmp_path, small_cgroup):
+    cap.require()
+    agent = cap.Agent(procs, tmp_path)
+    sim = cap.Sim(procs, tmp_path)
+    p = procs.start("sh", "-c", 'echo $$ >"$0"; exec "$@"', small_cgroup,
+                    harness.program("causal_target"), "hoard", "1", "30", tmp_path, env=sim.env)
+    assert p.wait(40) == -9
+    agent.wait_window(2)
+    agent.stop()
+    found = one(incidents(agent), "oom_kill")
+    assert found["pid"] == p.pid and found["severity"] == "CRITICAL"
+    assert found["root_cause"] == "out of memory" and found["state"] == "closed"
 
 
 def test_trace_says_it_as_it_opens(procs, tmp_path):
