@@ -3,7 +3,10 @@
 
 import json
 import os
+import pathlib
+import shutil
 import subprocess
+import tempfile
 import time
 
 import pytest
@@ -52,14 +55,14 @@ class LeastAgent(cap.Agent):
 
 
 @pytest.fixture
-def open_folder(tmp_path):
-    """A folder that another user can get to."""
-    for path in (tmp_path, *tmp_path.parents):
-        if path.stat().st_uid == os.getuid() and str(path) not in ("/", "/tmp"):
-            path.chmod(path.stat().st_mode | 0o011)
-    folder = tmp_path / "data"
+def open_folder():
+    """A folder that every user can get to; those of pytest are closed again by each run that starts beside this one."""
+    top = pathlib.Path(tempfile.mkdtemp(prefix="ltn-deploy-"))
+    top.chmod(0o755)
+    folder = top / "data"
     folder.mkdir(mode=0o750)
-    return folder
+    yield folder
+    shutil.rmtree(top)
 
 
 def check_job_is_traced(procs, tmp_path, agent):

@@ -3,8 +3,11 @@
 
 import ctypes
 import os
+import pathlib
 import re
+import shutil
 import subprocess
+import tempfile
 
 import pytest
 
@@ -150,21 +153,29 @@ def confined(unit, command):
             *command]
 
 
-def hand_over(folder):
-    """A folder that the service's user may write, and get to."""
-    for path in (folder, *folder.parents):
-        if path.stat().st_uid == os.getuid() and str(path) not in ("/", "/tmp"):
-            path.chmod(path.stat().st_mode | 0o011)
+@pytest.fixture
+def open_folder():
+    """A folder that every user can get to; those of pytest are closed again by each run that starts beside this one."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="ltn-deploy-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def state_folder(parent):
+    """What StateDirectory= makes."""
+    folder = parent / "state"
+    folder.mkdir(mode=0o750)
     os.chown(folder, NOBODY, NOBODY)
+    return folder
 
 
-def test_the_agent_works_as_its_unit_confines_it(procs, tmp_path, installed):
+def test_the_agent_works_as_its_unit_confines_it(procs, tmp_path, open_folder):
     require_systemd()
     cap.require()
-    unit = read_unit(installed / "lib/systemd/system" / UNITS[0])
-    data = tmp_path / "data"
-    data.mkdir()
-    hand_over(data)
+    install(open_folder)
+    unit = read_unit(open_folder / "lib/systemd/system" / UNITS[0])
+    data = state_folder(open_folder)
     command = unit["ExecStart"][0].split()
     agent = object.__new__(cap.Agent)
     agent.db_path = str(data / "lanterne.db")
@@ -193,13 +204,12 @@ def test_a_filter_without_bpf_is_named(tmp_path, installed):
     assert got.returncode == 1 and "the seccomp profile blocks the bpf system call" in got.stdout, got.stdout
 
 
-def test_the_collector_works_as_its_unit_confines_it(procs, tmp_path, installed):
+def test_the_collector_works_as_its_unit_confines_it(procs, open_folder):
     require_systemd()
     harness.require_root()
-    unit = read_unit(installed / "lib/systemd/system" / UNITS[1])
-    data = tmp_path / "data"
-    data.mkdir()
-    hand_over(data)
+    install(open_folder)
+    unit = read_unit(open_folder / "lib/systemd/system" / UNITS[1])
+    data = state_folder(open_folder)
     port, otlp = harness.free_port(), harness.free_port()
     config = data / "c.yaml"
     config.write_text(f"api: {{listen: '127.0.0.1:{port}'}}\notlp: {{listen: ['127.0.0.1:{otlp}']}}\n")
