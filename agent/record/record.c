@@ -17,6 +17,7 @@
 #include "record/schema.h"
 #include "record/upkeep.h"
 #include "record/writer.h"
+#include "sql/claim.h"
 
 #define DEFAULT_COMMIT_MS    250
 #define DEFAULT_RETRY_MS     5000
@@ -94,6 +95,7 @@ struct ltn_record {
 
     /* Thread "record" only. */
     struct ltn_db *db;
+    struct ltn_db_claim claim;
     struct ltn_writer writer;
     struct list keep[2]; /* windows and incidents; calls */
     struct ltn_outbox_size outbox;
@@ -434,6 +436,10 @@ static int write_group(struct ltn_record *r, struct group *g)
     if (rc == 0) {
         rc = ltn_db_commit(r->db);
     }
+    if (rc == 0) {
+        /* Stored is only what can be found. */
+        rc = ltn_db_look(r->db);
+    }
     return rc;
 }
 
@@ -503,6 +509,10 @@ static void shed(struct ltn_record *r)
     }
 }
 
+/* What every record has had from the first version on. */
+static const char *const our_tables[] = {
+    "strings", "procs", "ops", "windows", "op_windows", "incident_changes", "outbox", NULL};
+
 static int open_database(struct ltn_record *r, char *ret_moved, struct ltn_errinfo *info)
 {
     struct ltn_db_opts o = {.path = r->path,
@@ -510,20 +520,12 @@ static int open_database(struct ltn_record *r, char *ret_moved, struct ltn_errin
                             .own = r->opts.own,
                             .uid = r->opts.uid,
                             .gid = r->opts.gid};
-    int64_t application = 0;
     int64_t version = 0;
-    int rc = ltn_db_open_or_recover(&o, &r->db, ret_moved, info);
+    int rc = ltn_db_open_or_recover(&o, &r->claim, &r->db, ret_moved, info);
     if (rc < 0) {
         return rc;
     }
-    rc = ltn_db_get_i64(r->db, "PRAGMA application_id", &application);
-    if (rc == 0) {
-        rc = ltn_db_get_i64(r->db, "PRAGMA user_version", &version);
-    }
-    if (rc == 0 && version > 0 && application != LTN_RECORD_APPLICATION_ID) {
-        rc = ltn_errinfo_set(info, LTN_ERR_UNSUPPORTED, "%s: a database of another program",
-                             r->path);
-    }
+    rc = ltn_db_get_i64(r->db, "PRAGMA user_version", &version);
     if (rc == 0) {
         rc = ltn_db_migrate(r->db, ltn_record_migrations, ltn_record_migration_count, info);
     }
@@ -566,12 +568,33 @@ static void close_database(struct ltn_record *r)
 static int reopen_database(struct ltn_record *r)
 {
     char moved[LTN_DB_PATH_BYTES] = "";
+    if (r->db != NULL) {
+        ltn_db_claim_file(&r->claim, r->db);
+    }
     close_database(r);
     int rc = open_database(r, moved, NULL);
     if (moved[0] != '\0') {
         atomic_fetch_add(&r->replaced_files, 1);
     }
     return rc;
+}
+
+/* True when the database stands as it was left; else it was opened again, or that failed, in which
+ * case db is NULL and the next try begins with opening. */
+static bool still_stands(struct ltn_record *r)
+{
+    int rc = ltn_db_look(r->db);
+    if (rc == 0) {
+        return true;
+    }
+    if (rc == LTN_ERR_NOT_FOUND) {
+        atomic_fetch_add(&r->replaced_files, 1);
+    }
+    if (reopen_database(r) < 0) {
+        atomic_store(&r->degraded, true);
+        r->next_try_ns = ltn_now_mono_ns() + r->opts.retry_ms * LTN_NS_PER_MS;
+    }
+    return false;
 }
 
 static void fail_group(struct ltn_record *r, struct group *g, int rc)
@@ -586,6 +609,9 @@ static void fail_group(struct ltn_record *r, struct group *g, int rc)
     if (rc == LTN_ERR_CORRUPT) {
         /* When this fails db is NULL, and the next try begins with opening. */
         rc = reopen_database(r);
+    } else if (rc == LTN_ERR_NOT_FOUND) {
+        /* Deleted, in the worst case since the group was begun: it is written once more. */
+        (void)still_stands(r);
     } else if (rc == LTN_ERR_DISK) {
         /* The log's content fits into pages that the file has already: that may make room. */
         rc = ltn_db_checkpoint(r->db, true);
@@ -599,7 +625,8 @@ static void commit_group(struct ltn_record *r)
     struct group g = {.outbox = r->outbox};
     list_init(&g.stored);
     list_init(&g.invalid);
-    if (r->db == NULL && reopen_database(r) < 0) {
+    bool open = r->db != NULL ? still_stands(r) || r->db != NULL : reopen_database(r) == 0;
+    if (!open) {
         r->next_try_ns = ltn_now_mono_ns() + r->opts.retry_ms * LTN_NS_PER_MS;
         atomic_fetch_add(&r->failed_commits, 1);
         shed(r);
@@ -658,13 +685,8 @@ static void upkeep(struct ltn_record *r)
     if (now < r->next_upkeep_ns || r->db == NULL || atomic_load(&r->degraded)) {
         return;
     }
-    if (ltn_db_moved(r->db)) {
-        atomic_fetch_add(&r->replaced_files, 1);
-        if (reopen_database(r) < 0) {
-            atomic_store(&r->degraded, true);
-            r->next_try_ns = now + r->opts.retry_ms * LTN_NS_PER_MS;
-            return;
-        }
+    if (!still_stands(r) && r->db == NULL) {
+        return;
     }
     struct ltn_pruned p = {0};
     int rc = 0;
@@ -793,6 +815,7 @@ int ltn_record_open(const struct ltn_record_opts *opts, struct ltn_record **ret_
     r->wake_fd = -1;
     r->outbox_fd = -1;
     (void)pthread_mutex_init(&r->ack_lock, NULL);
+    ltn_db_claim_init(&r->claim, LTN_RECORD_APPLICATION_ID, "agent", our_tables);
     set_defaults(&r->opts);
     list_init(&r->keep[0]);
     list_init(&r->keep[1]);
@@ -851,6 +874,7 @@ void ltn_record_close(struct ltn_record *r)
         ltn_record_stop(r);
     }
     close_database(r);
+    ltn_db_claim_done(&r->claim);
     ltn_chan_free(r->windows, free_item);
     ltn_chan_free(r->calls, free_item);
     if (r->wake_fd >= 0) {

@@ -75,8 +75,10 @@ struct ltn_record_opts {
     uint64_t outbox_max_age_ns;               /* 0: 24 h */
 };
 
-/* Opens (or makes, or replaces when damaged) the database and brings its schema up to date. Errors
- * of common/sql/db.h; info says what to do. Free with ltn_record_close. */
+/* Opens (or makes, or replaces when damaged) the database and brings its schema up to date. A file
+ * that is not a record of ours is refused (LTN_ERR_UNSUPPORTED) and not touched, a second writer
+ * too (LTN_ERR_BUSY); other errors of common/sql/db.h; info says what to do. Free with
+ * ltn_record_close. */
 int ltn_record_open(const struct ltn_record_opts *opts, struct ltn_record **ret_record,
                     struct ltn_errinfo *info) ltn_must_check;
 

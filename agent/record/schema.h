@@ -5,12 +5,14 @@
 
 #include <stddef.h>
 
+#include "sql/claim.h"
+
 /* Migrations for ltn_db_migrate; only ever extended. */
 extern const char *const ltn_record_migrations[];
 extern const size_t ltn_record_migration_count;
 
 /* PRAGMA application_id of our files: "LTNR". */
-#define LTN_RECORD_APPLICATION_ID 0x4c544e52
+#define LTN_RECORD_APPLICATION_ID LTN_DB_NODE
 
 /* Temporary views that a reader with our functions lays over the plain ones. */
 extern const char ltn_record_reader_views[];

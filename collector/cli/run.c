@@ -132,6 +132,12 @@ static void restore_incident(void *ctx, const struct ltn_update_incident *i)
     ltn_fleet_take_incident(s->fleet, i);
 }
 
+static void log_notice(void *ctx, const char *text)
+{
+    (void)ctx;
+    ltn_log_error("%s", text);
+}
+
 static int make_state(struct service *s, struct ltn_errinfo *info)
 {
     const struct ltn_collector_conf *c = s->conf;
@@ -145,7 +151,8 @@ static int make_state(struct service *s, struct ltn_errinfo *info)
                                    .window_keep_ns = c->db_window_keep_ns,
                                    .history_keep_ns = c->db_history_keep_ns,
                                    .queue_items = QUEUE_ITEMS,
-                                   .queue_bytes = c->queue_bytes};
+                                   .queue_bytes = c->queue_bytes,
+                                   .notice = log_notice};
     ltn_fleet_opts_default(&fo);
     fo.window_ns = c->window_ns;
     fo.max_nodes = c->max_nodes;

@@ -22,6 +22,8 @@ struct ltn_writer {
 
 extern const char *const ltn_store_migrations[];
 extern const size_t ltn_store_migration_count;
+/* What every file has had from the first version on, before there was an application id. */
+extern const char *const ltn_store_tables[];
 
 /* rows.c: rows of one update; inside a transaction. 0 or the engine's error. */
 int ltn_write_update(struct ltn_writer *w, const struct ltn_update *u) ltn_must_check;

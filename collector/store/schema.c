@@ -67,4 +67,7 @@ const char *const ltn_store_migrations[] = {
     " c.earlier_bytes + c.bytes AS bytes FROM op_count c JOIN op o ON o.id = c.op_id"
     " JOIN process p ON p.id = c.process_id JOIN node n ON n.id = p.node_id;",
 };
+
+const char *const ltn_store_tables[] = {"node",        "process", "op",       "op_count",
+                                        "rank_window", "verdict", "incident", NULL};
 const size_t ltn_store_migration_count = sizeof(ltn_store_migrations) / sizeof(char *);

@@ -5,12 +5,14 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/chan.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "sql/claim.h"
 #include "store/internal.h"
 
 #define GROUP_MAX_ITEMS     512
@@ -20,6 +22,7 @@
 #define PRUNE_EVERY_NS      (60 * LTN_NS_PER_S)
 #define PRUNE_ROWS          20000
 #define CHECKPOINT_EVERY_NS (30 * LTN_NS_PER_S)
+#define LOOK_EVERY_NS       LTN_NS_PER_S
 
 /* A verdict change waiting to be written; kept until it is. */
 struct waiting {
@@ -30,13 +33,16 @@ struct waiting {
 
 struct ltn_store {
     struct ltn_store_opts opts;
-    struct ltn_writer w;
+    char path[LTN_DB_PATH_BYTES];
+    struct ltn_db_claim claim;
+    struct ltn_writer w; /* its db is NULL while the database cannot be begun anew */
+    bool noticed;        /* that; said once */
     struct ltn_chan *chan;
     pthread_t thread;
     _Atomic bool running;
-    uint64_t pruned_ns, checkpoint_ns; /* writer */
-    _Atomic uint64_t disk_failed_ns;   /* monotonic; 0 while writable */
-    pthread_mutex_t lock;              /* what follows */
+    uint64_t pruned_ns, checkpoint_ns, looked_ns; /* writer */
+    _Atomic uint64_t disk_failed_ns;              /* monotonic; 0 while writable */
+    pthread_mutex_t lock;                         /* what follows */
     struct waiting *first, **last;
     struct ltn_store_stats stats;
 };
@@ -102,15 +108,82 @@ static size_t free_waiting(struct waiting *w)
     return n;
 }
 
+/* ---- the file ---- */
+
+static int open_database(struct ltn_store *s, char *ret_moved, struct ltn_errinfo *info)
+{
+    struct ltn_db_opts db = {.path = s->path, .sync_full = s->opts.sync_full};
+    int rc = ltn_db_open_or_recover(&db, &s->claim, &s->w.db, ret_moved, info);
+    if (rc == 0)
+        rc = ltn_db_migrate(s->w.db, ltn_store_migrations, ltn_store_migration_count, info);
+    if (rc != 0) {
+        ltn_db_close(s->w.db);
+        s->w.db = NULL;
+    }
+    return rc;
+}
+
+static void notice(struct ltn_store *s, const char *text)
+{
+    if (s->opts.notice != NULL)
+        s->opts.notice(s->opts.notice_ctx, text);
+}
+
+/* Opens again after the file was deleted or damaged (why, of ltn_db_look or the engine; 0 when an
+ * earlier try failed). */
+static int reopen_database(struct ltn_store *s, int why, struct ltn_errinfo *info)
+{
+    char moved[LTN_DB_PATH_BYTES] = "";
+    char text[2 * LTN_DB_PATH_BYTES + 128];
+    bool lost = s->w.db == NULL || ltn_db_moved(s->w.db);
+    if (s->w.db != NULL)
+        ltn_db_claim_file(&s->claim, s->w.db);
+    ltn_db_close(s->w.db);
+    s->w.db = NULL;
+    ltn_writer_forget(&s->w);
+    int rc = open_database(s, moved, info);
+    if (rc != 0) {
+        (void)snprintf(text, sizeof(text), "%s %s and cannot be begun anew: %s", s->path,
+                       why == LTN_ERR_NOT_FOUND ? "was deleted" : "was lost or damaged", info->msg);
+        if (!s->noticed)
+            notice(s, text);
+        s->noticed = true;
+        return rc;
+    }
+    s->noticed = false;
+    if (moved[0] == '\0' && !lost)
+        return 0; /* as it was */
+    (void)pthread_mutex_lock(&s->lock);
+    s->stats.replaced_files++;
+    (void)pthread_mutex_unlock(&s->lock);
+    if (moved[0] != '\0')
+        (void)snprintf(text, sizeof(text), "%s was damaged and moved to %s; a new one was begun",
+                       s->path, moved);
+    else
+        (void)snprintf(text, sizeof(text), "%s was deleted or replaced; opened anew", s->path);
+    notice(s, text);
+    return 0;
+}
+
+/* Makes sure that what is written now can be found again: a database that was deleted or damaged
+ * is begun anew. */
+static int stand(struct ltn_store *s, struct ltn_errinfo *info)
+{
+    int rc = s->w.db != NULL ? ltn_db_look(s->w.db) : 0;
+    return s->w.db == NULL || rc != 0 ? reopen_database(s, rc, info) : 0;
+}
+
 /* ---- writing ---- */
 
-static void note_failure(struct ltn_store *s, int rc)
+static void note_failure(struct ltn_store *s, int rc, const struct ltn_errinfo *info)
 {
     atomic_store(&s->disk_failed_ns, ltn_now_mono_ns());
     (void)pthread_mutex_lock(&s->lock);
     s->stats.failed_commits++;
     s->stats.writable = false;
-    const char *detail = ltn_db_message(s->w.db);
+    const char *detail = info != NULL && info->msg[0] != '\0'         ? info->msg
+                         : s->w.db != NULL && rc != LTN_ERR_NOT_FOUND ? ltn_db_message(s->w.db)
+                                                                      : "";
     ltn_text_clean(s->stats.error, sizeof(s->stats.error),
                    detail[0] != '\0' ? detail : ltn_err_str(rc),
                    strlen(detail[0] != '\0' ? detail : ltn_err_str(rc)));
@@ -127,7 +200,8 @@ static int write_all(struct ltn_store *s, struct ltn_store_item **items, size_t 
         rc = ltn_write_verdict(&s->w, verdicts->change, &verdicts->v);
     if (rc == 0)
         rc = ltn_db_commit(s->w.db);
-    return rc;
+    /* Acknowledged is only what can be found. */
+    return rc == 0 ? ltn_db_look(s->w.db) : rc;
 }
 
 /* One transaction for all; what fails fails as a whole and may be tried again. Any error counts as
@@ -138,11 +212,17 @@ static void commit_group(struct ltn_store *s, struct ltn_store_item **items, siz
     if (n == 0 && verdicts == NULL)
         return;
     uint64_t began = ltn_now_mono_ns(), rows = s->w.rows;
-    int rc = write_all(s, items, n, verdicts);
+    struct ltn_errinfo info = {0};
+    int rc = stand(s, &info);
+    if (rc == 0)
+        rc = write_all(s, items, n, verdicts);
     if (rc != 0) {
-        note_failure(s, rc);
-        ltn_db_rollback(s->w.db);
+        note_failure(s, rc, &info);
+        if (s->w.db != NULL)
+            ltn_db_rollback(s->w.db);
         ltn_writer_forget(&s->w);
+        if (s->w.db != NULL && rc == LTN_ERR_CORRUPT && reopen_database(s, rc, &info) != 0)
+            note_failure(s, rc, &info);
         put_back(s, verdicts);
     } else {
         size_t written = free_waiting(verdicts);
@@ -159,6 +239,30 @@ static void commit_group(struct ltn_store *s, struct ltn_store_item **items, siz
     }
     for (size_t i = 0; i < n; i++)
         items[i]->done(items[i], rc == 0 ? 0 : LTN_ERR_DISK);
+}
+
+/* Readiness keeps new senders away while the database cannot be written, so a try of its own must
+ * find out that it can be again. */
+static void try_again(struct ltn_store *s)
+{
+    int rc = ltn_db_begin(s->w.db);
+    if (rc == 0)
+        rc = ltn_db_exec(s->w.db, "INSERT INTO meta (key, value) VALUES ('tried', strftime('%s'))"
+                                  " ON CONFLICT (key) DO UPDATE SET value = excluded.value");
+    if (rc == 0)
+        rc = ltn_db_commit(s->w.db);
+    if (rc == 0)
+        rc = ltn_db_look(s->w.db);
+    if (rc != 0) {
+        note_failure(s, rc, NULL);
+        ltn_db_rollback(s->w.db);
+        return;
+    }
+    atomic_store(&s->disk_failed_ns, 0);
+    (void)pthread_mutex_lock(&s->lock);
+    s->stats.writable = true;
+    s->stats.error[0] = '\0';
+    (void)pthread_mutex_unlock(&s->lock);
 }
 
 static int prune_one(struct ltn_store *s, const char *sql, uint64_t keep_ns, uint64_t now_ns)
@@ -197,12 +301,25 @@ static void prune(struct ltn_store *s)
     if (rc == 0)
         rc = ltn_db_vacuum_some(s->w.db, 1000);
     if (rc != 0)
-        note_failure(s, rc);
+        note_failure(s, rc, NULL);
 }
 
 static void upkeep(struct ltn_store *s)
 {
     uint64_t now = ltn_now_mono_ns();
+    struct ltn_errinfo info = {0};
+    /* Also while nothing comes in, so that readiness tells. */
+    if (now - s->looked_ns >= LOOK_EVERY_NS) {
+        s->looked_ns = now;
+        int rc = stand(s, &info);
+        if (rc != 0)
+            note_failure(s, rc, &info);
+    }
+    if (s->w.db == NULL)
+        return;
+    uint64_t failed = atomic_load(&s->disk_failed_ns);
+    if (failed != 0 && now - failed >= DISK_PAUSE_NS)
+        try_again(s);
     if (now - s->pruned_ns >= PRUNE_EVERY_NS) {
         s->pruned_ns = now;
         prune(s);
@@ -242,7 +359,6 @@ static void *writer_main(void *arg)
 int ltn_store_open(const struct ltn_store_opts *opts, struct ltn_store **ret,
                    struct ltn_errinfo *info)
 {
-    struct ltn_db_opts db = {.path = opts->path, .sync_full = opts->sync_full};
     char moved[LTN_DB_PATH_BYTES] = "";
     struct ltn_store *s = calloc(1, sizeof(*s));
     if (s == NULL)
@@ -254,9 +370,10 @@ int ltn_store_open(const struct ltn_store_opts *opts, struct ltn_store **ret,
     s->pruned_ns = s->checkpoint_ns = ltn_now_mono_ns();
     (void)pthread_mutex_init(&s->lock, NULL);
     ltn_map_init(&s->w.ids.map, LTN_IDS_MAX);
-    int rc = ltn_db_open_or_recover(&db, &s->w.db, moved, info);
-    if (rc == 0)
-        rc = ltn_db_migrate(s->w.db, ltn_store_migrations, ltn_store_migration_count, info);
+    ltn_db_claim_init(&s->claim, LTN_DB_COLLECTOR, "collector", ltn_store_tables);
+    int rc = ltn_copy_str(s->path, sizeof(s->path), opts->path != NULL ? opts->path : "")
+                 ? open_database(s, moved, info)
+                 : ltn_errinfo_set(info, -ENAMETOOLONG, "the path of the database is too long");
     if (rc == 0) {
         s->chan = ltn_chan_new(opts->queue_items, opts->queue_bytes);
         rc = s->chan == NULL ? ltn_errinfo_set(info, -ENOMEM, "out of memory") : 0;
@@ -285,6 +402,7 @@ void ltn_store_free(struct ltn_store *s)
         ltn_chan_free(s->chan, NULL);
     ltn_map_done(&s->w.ids.map, NULL);
     ltn_db_close(s->w.db);
+    ltn_db_claim_done(&s->claim);
     (void)pthread_mutex_destroy(&s->lock);
     free(s);
 }

@@ -23,9 +23,15 @@ struct ltn_store_opts {
     uint64_t history_keep_ns; /* verdicts, incidents, processes likewise */
     size_t queue_items;
     size_t queue_bytes;
+    /* Says for the log what happened to the file while running (deleted, damaged, cannot be begun
+     * anew). On the writer thread; may be NULL. */
+    void (*notice)(void *ctx, const char *text);
+    void *notice_ctx;
 };
 
-/* Opens (a damaged file is moved aside and said in *info with code 0), and migrates.
+/* Opens (a damaged file is moved aside and said in *info with code 0), and migrates. A file that is
+ * not a collector's is refused (LTN_ERR_UNSUPPORTED) and not touched, a second writer too
+ * (LTN_ERR_BUSY).
  * 0 or an error with its reason. Free with ltn_store_free. */
 int ltn_store_open(const struct ltn_store_opts *opts, struct ltn_store **ret,
                    struct ltn_errinfo *info) ltn_must_check;
@@ -66,6 +72,7 @@ int ltn_store_load(struct ltn_store *s, size_t max,
 struct ltn_store_stats {
     uint64_t commits, items, rows;
     uint64_t failed_commits, refused_busy, refused_disk;
+    uint64_t replaced_files; /* begun anew while running: deleted, or damaged and moved aside */
     uint64_t verdicts_waiting, verdicts_lost;
     uint64_t file_bytes;
     size_t queue_items, queue_bytes;

@@ -24,6 +24,9 @@ void ltn_db_close(struct ltn_db *db)
         return;
     }
     ltn_map_done(&db->statements, free_statement);
+    if (db->handle != NULL && !ltn_sql_log_is_whole(db)) {
+        (void)sqlite3_db_config(db->handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    }
     (void)sqlite3_close(db->handle);
     free(db);
 }
@@ -45,7 +48,9 @@ int ltn_db_begin(struct ltn_db *db)
 
 int ltn_db_commit(struct ltn_db *db)
 {
-    return ltn_db_exec(db, "COMMIT");
+    int rc = ltn_db_exec(db, "COMMIT");
+    db->log_written |= rc == 0;
+    return rc;
 }
 
 bool ltn_db_in_transaction(const struct ltn_db *db)
@@ -237,6 +242,9 @@ int ltn_db_get_i64(struct ltn_db *db, const char *sql, int64_t *ret)
 
 int ltn_db_checkpoint(struct ltn_db *db, bool truncate)
 {
+    if (!ltn_sql_log_is_whole(db)) {
+        return LTN_ERR_CORRUPT;
+    }
     return ltn_sql_error(sqlite3_wal_checkpoint_v2(
         db->handle, NULL, truncate ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE, NULL,
         NULL));

@@ -35,15 +35,10 @@ struct ltn_db_opts {
 
 /* Opens for reading and writing: WAL, foreign keys on, defensive, untrusted schema, incremental
  * auto-vacuum for new files. Missing parent folders are made. A symbolic link as last component is
- * refused (-ELOOP). info may be NULL. Free with ltn_db_close. */
+ * refused (-ELOOP). Does not ask whose file it is: writers of files use sql/claim.h. info may be
+ * NULL. Free with ltn_db_close. */
 int ltn_db_open(const struct ltn_db_opts *opts, struct ltn_db **ret_db,
                 struct ltn_errinfo *info) ltn_must_check;
-
-/* The same, with a quick integrity check first; a damaged file (and its side files) is moved aside
- * as PATH.corrupt-<Unix seconds> and a new one is begun. ret_moved (LTN_DB_PATH_BYTES, may be NULL)
- * gets the new name of the damaged file, "" when all was well. */
-int ltn_db_open_or_recover(const struct ltn_db_opts *opts, struct ltn_db **ret_db, char *ret_moved,
-                           struct ltn_errinfo *info) ltn_must_check;
 
 /* Opens an existing file read-only (SQLITE_OPEN_READONLY); works also where the folder cannot be
  * written, as long as no unfinished write-ahead log lies beside the file. */
@@ -139,6 +134,11 @@ int ltn_db_size(struct ltn_db *db, struct ltn_db_size *ret) ltn_must_check;
 /* True when the file no longer stands under its name (deleted, renamed, replaced): what is written
  * now nobody can find. */
 bool ltn_db_moved(struct ltn_db *db);
+
+/* A cheap look (a stat, two small reads) at whether what is written can still be found and read:
+ * LTN_ERR_NOT_FOUND when moved as above, LTN_ERR_CORRUPT when the file or its write-ahead log no
+ * longer begins as it must. Outside a transaction. */
+int ltn_db_look(struct ltn_db *db) ltn_must_check;
 
 /* Gives up to that many free pages back to the file system. */
 int ltn_db_vacuum_some(struct ltn_db *db, uint64_t pages) ltn_must_check;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening, closing, moving damaged files aside, migrations. */
+/* Opening and migrations. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/text.h"
 #include "sql/internal.h"
 
@@ -79,7 +78,42 @@ static int adopt_file(int fd, const struct ltn_db_opts *opts)
         return -EINVAL;
     }
     bool foreign = opts->own && (st.st_uid != opts->uid || st.st_gid != opts->gid);
-    return foreign && fchown(fd, opts->uid, opts->gid) != 0 ? -errno : 0;
+    if (foreign && fchown(fd, opts->uid, opts->gid) != 0) {
+        return -errno;
+    }
+    /* Names, paths and stacks of everybody's processes: for the owner only. Who is not the owner
+     * must take the file as it is. */
+    bool open_to_others = (st.st_mode & 077) != 0;
+    return open_to_others && fchmod(fd, 0600) != 0 && errno != EPERM ? -errno : 0;
+}
+
+/* The engine gives new side files the mode of the file; those from before are ours to tighten. */
+static void tighten_side_files(const char *path)
+{
+    static const char *const side[] = {"-wal", "-shm"};
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(side); i++) {
+        char name[LTN_DB_PATH_BYTES + 8];
+        struct stat st;
+        (void)snprintf(name, sizeof(name), "%s%s", path, side[i]);
+        if (lstat(name, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 077) != 0) {
+            (void)chmod(name, 0600);
+        }
+    }
+}
+
+int ltn_sql_find_place(const struct ltn_db_opts *opts, char out[LTN_DB_PATH_BYTES])
+{
+    int rc = make_parents(opts->path, opts);
+    if (rc == 0) {
+        rc = real_path(opts->path, out);
+    }
+    return ltn_sql_disk_error(rc);
+}
+
+/* A full or read-only disk is the same to the caller wherever it shows first. */
+int ltn_sql_disk_error(int rc)
+{
+    return rc == -ENOSPC || rc == -EROFS || rc == -EDQUOT ? LTN_ERR_DISK : rc;
 }
 
 /* Creates the file when missing and gives it to its owner; the engine then makes its side files
@@ -100,6 +134,7 @@ static int prepare_file(const struct ltn_db_opts *opts, char out[LTN_DB_PATH_BYT
     }
     rc = adopt_file(fd, opts);
     (void)close(fd);
+    tighten_side_files(out);
     return rc;
 }
 
@@ -122,7 +157,26 @@ static int set_pragma(struct ltn_db *db, const char *text)
     return sqlite3_exec(db->handle, text, NULL, NULL, NULL);
 }
 
-static int configure(struct ltn_db *db, const struct ltn_db_opts *opts)
+/* Writes the id into the header itself, not only into the log, so that the file is known as ours
+ * from its first page on: before WAL begins in a new file, by a checkpoint in one from before. */
+static int set_id(struct ltn_db *db, uint32_t application_id)
+{
+    char text[64];
+    int64_t present = 0;
+    if (application_id == 0) {
+        return SQLITE_OK;
+    }
+    int rc = set_pragma(db, "SELECT 1 FROM sqlite_master LIMIT 1");
+    if (rc == SQLITE_OK && ltn_db_get_i64(db, "PRAGMA application_id", &present) == 0 &&
+        (uint32_t)present != application_id) {
+        (void)snprintf(text, sizeof(text), "PRAGMA application_id=%u; PRAGMA wal_checkpoint",
+                       application_id);
+        rc = set_pragma(db, text);
+    }
+    return rc;
+}
+
+static int configure(struct ltn_db *db, const struct ltn_db_opts *opts, uint32_t application_id)
 {
     uint64_t cache = opts->cache_bytes != 0 ? opts->cache_bytes : DEFAULT_CACHE_BYTES;
     char text[160];
@@ -136,6 +190,9 @@ static int configure(struct ltn_db *db, const struct ltn_db_opts *opts)
     (void)set_option(db, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0);
     /* auto_vacuum has an effect only before the first table, and before WAL. */
     int rc = set_pragma(db, "PRAGMA auto_vacuum=INCREMENTAL");
+    if (rc == SQLITE_OK) {
+        rc = set_id(db, application_id);
+    }
     if (rc == SQLITE_OK) {
         rc = set_pragma(db, "PRAGMA journal_mode=WAL");
     }
@@ -152,6 +209,12 @@ static int configure(struct ltn_db *db, const struct ltn_db_opts *opts)
 
 int ltn_db_open(const struct ltn_db_opts *opts, struct ltn_db **ret_db, struct ltn_errinfo *info)
 {
+    return ltn_sql_open(opts, 0, ret_db, info);
+}
+
+int ltn_sql_open(const struct ltn_db_opts *opts, uint32_t application_id, struct ltn_db **ret_db,
+                 struct ltn_errinfo *info)
+{
     if (opts == NULL || opts->path == NULL || opts->path[0] == '\0') {
         return ltn_errinfo_set(info, -EINVAL, "no database path given");
     }
@@ -163,8 +226,7 @@ int ltn_db_open(const struct ltn_db_opts *opts, struct ltn_db **ret_db, struct l
     if (!memory) {
         int rc = prepare_file(opts, db->path);
         if (rc < 0) {
-            /* A full or read-only disk is the same to the caller wherever it shows first. */
-            int code = rc == -ENOSPC || rc == -EROFS || rc == -EDQUOT ? LTN_ERR_DISK : rc;
+            int code = ltn_sql_disk_error(rc);
             (void)say(info, code, opts->path, ltn_err_str(rc));
             ltn_db_close(db);
             return code;
@@ -174,7 +236,7 @@ int ltn_db_open(const struct ltn_db_opts *opts, struct ltn_db **ret_db, struct l
                 SQLITE_OPEN_EXRESCODE | (memory ? SQLITE_OPEN_CREATE : SQLITE_OPEN_NOFOLLOW);
     int rc = sqlite3_open_v2(memory ? ":memory:" : db->path, &db->handle, flags, NULL);
     if (rc == SQLITE_OK) {
-        rc = configure(db, opts);
+        rc = configure(db, opts, application_id);
     }
     if (rc != SQLITE_OK) {
         int code = say_engine(info, db, rc);
@@ -183,110 +245,6 @@ int ltn_db_open(const struct ltn_db_opts *opts, struct ltn_db **ret_db, struct l
     }
     *ret_db = db;
     return 0;
-}
-
-/* ---- damaged files ---- */
-
-static int move_aside(const char *path, char moved[LTN_DB_PATH_BYTES])
-{
-    static const char *const side[] = {"-wal", "-shm"};
-    unsigned long long now_s = ltn_now_unix_ns() / LTN_NS_PER_S;
-    int n = snprintf(moved, LTN_DB_PATH_BYTES, "%s.corrupt-%llu", path, now_s);
-    if (n < 0 || n >= LTN_DB_PATH_BYTES - 8) {
-        return -ENAMETOOLONG;
-    }
-    size_t room = LTN_DB_PATH_BYTES - (size_t)n;
-    for (unsigned more = 1; access(moved, F_OK) == 0 && more < 1000; more++) {
-        (void)snprintf(moved + n, room, "-%u", more);
-    }
-    if (rename(path, moved) != 0) {
-        return -errno;
-    }
-    for (size_t i = 0; i < LTN_ARRAY_SIZE(side); i++) {
-        char from[LTN_DB_PATH_BYTES + 8];
-        char to[LTN_DB_PATH_BYTES + 8];
-        (void)snprintf(from, sizeof(from), "%s%s", path, side[i]);
-        (void)snprintf(to, sizeof(to), "%s%s", moved, side[i]);
-        if (rename(from, to) != 0 && errno != ENOENT) {
-            return -errno;
-        }
-    }
-    return 0;
-}
-
-/* 0 when the file is whole as far as a quick look can tell. quick_check of a large file would take
- * minutes, so only its first findings and the schema are looked at; damage elsewhere shows as
- * LTN_ERR_CORRUPT when it is met. */
-static int look_for_damage(struct ltn_db *db)
-{
-    int64_t tables = 0;
-    int rc = ltn_db_get_i64(db, "SELECT count(*) FROM sqlite_master", &tables);
-    if (rc < 0) {
-        return rc;
-    }
-    struct ltn_db_size size;
-    rc = ltn_db_size(db, &size);
-    if (rc < 0) {
-        return rc;
-    }
-    struct stat st;
-    uint64_t want = size.pages * size.page_bytes;
-    bool log_is_empty = size.file_bytes <= want;
-    if (db->path[0] != '\0' && log_is_empty && stat(db->path, &st) == 0 &&
-        (uint64_t)st.st_size < want) {
-        return LTN_ERR_CORRUPT; /* cut short */
-    }
-    if (want > (64ULL << 20)) {
-        return 0;
-    }
-    struct ltn_stmt *s;
-    rc = ltn_db_prepare(db, "PRAGMA quick_check(1)", &s);
-    if (rc < 0) {
-        return rc;
-    }
-    rc = ltn_stmt_step(s);
-    if (rc == 1) {
-        rc = strcmp(ltn_stmt_col_text(s, 0), "ok") == 0 ? 0 : LTN_ERR_CORRUPT;
-        ltn_stmt_reset(s);
-    }
-    return rc;
-}
-
-int ltn_db_open_or_recover(const struct ltn_db_opts *opts, struct ltn_db **ret_db, char *ret_moved,
-                           struct ltn_errinfo *info)
-{
-    if (ret_moved != NULL) {
-        ret_moved[0] = '\0';
-    }
-    struct ltn_db *db = NULL;
-    int rc = ltn_db_open(opts, &db, info);
-    if (db != NULL) {
-        rc = look_for_damage(db);
-        if (rc == 0) {
-            *ret_db = db;
-            return 0;
-        }
-        (void)ltn_errinfo_set(info, rc, "%s: %s", opts->path, ltn_db_message(db));
-        /* Closing may write the log back into the file: that is as good as it gets. */
-        ltn_db_close(db);
-    }
-    if (rc != LTN_ERR_CORRUPT || strcmp(opts->path, ":memory:") == 0) {
-        return rc;
-    }
-    char path[LTN_DB_PATH_BYTES];
-    char moved[LTN_DB_PATH_BYTES];
-    rc = real_path(opts->path, path);
-    if (rc == 0) {
-        rc = move_aside(path, moved);
-    }
-    if (rc < 0) {
-        return say(info, rc, opts->path, "damaged, and cannot be moved aside");
-    }
-    rc = ltn_db_open(opts, ret_db, info);
-    if (rc == 0 && ret_moved != NULL) {
-        (void)ltn_copy_str(ret_moved, LTN_DB_PATH_BYTES, moved);
-    }
-    return rc;
 }
 
 /* ---- read-only ---- */
@@ -367,6 +325,24 @@ static int open_reader(struct ltn_db *db, bool immutable)
     return rc;
 }
 
+int ltn_sql_open_unchanged(const char *path, struct ltn_db **ret_db)
+{
+    struct ltn_db *db = new_db();
+    if (db == NULL) {
+        return -ENOMEM;
+    }
+    int rc = ltn_copy_str(db->path, sizeof(db->path), path) ? 0 : -ENAMETOOLONG;
+    if (rc == 0) {
+        rc = ltn_sql_error(open_reader(db, !log_has_content(path)));
+    }
+    if (rc < 0) {
+        ltn_db_close(db);
+        return rc;
+    }
+    *ret_db = db;
+    return 0;
+}
+
 int ltn_db_open_readonly(const char *path, struct ltn_db **ret_db, struct ltn_errinfo *info)
 {
     struct ltn_db *db = new_db();
@@ -380,6 +356,13 @@ int ltn_db_open_readonly(const char *path, struct ltn_db **ret_db, struct ltn_er
                   rc == -EACCES ? "permission denied" : "no such database; record one first");
         ltn_db_close(db);
         return rc;
+    }
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        /* Opening a FIFO would wait for ever. */
+        (void)say(info, LTN_ERR_UNSUPPORTED, path, "not a regular file");
+        ltn_db_close(db);
+        return LTN_ERR_UNSUPPORTED;
     }
     int rc = open_reader(db, false);
     if ((rc & 0xff) == SQLITE_CANTOPEN || (rc & 0xff) == SQLITE_READONLY) {

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The record: totals that only grow, verdicts that come back, many threads that put. */
+#include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cmocka_all.h"
+#include "drop_tree.h"
 
 #include "sql/db.h"
 #include "store/store.h"
@@ -27,19 +30,23 @@ static int make_folder(void **state)
 
 static int drop_folder(void **state)
 {
-    static const char *const names[] = {"c.db", "c.db-wal", "c.db-shm"};
-    char name[128];
     (void)state;
-    for (size_t i = 0; i < LTN_ARRAY_SIZE(names); i++) {
-        (void)snprintf(name, sizeof(name), "%s/%s", folder, names[i]);
-        (void)unlink(name);
-    }
-    return rmdir(folder);
+    return ltn_drop_tree(folder);
+}
+
+static _Atomic unsigned notices;
+
+static void on_notice(void *ctx, const char *text)
+{
+    (void)ctx;
+    assert_non_null(strstr(text, path));
+    notices++;
 }
 
 static struct ltn_store *open_store(void)
 {
-    struct ltn_store_opts o = {.path = path, .queue_items = 64, .queue_bytes = 1 << 20};
+    struct ltn_store_opts o = {
+        .path = path, .queue_items = 64, .queue_bytes = 1 << 20, .notice = on_notice};
     struct ltn_errinfo info = {0, ""};
     struct ltn_store *s = NULL;
     int rc = ltn_store_open(&o, &s, &info);
@@ -260,6 +267,119 @@ static void threads_put_and_all_is_there(void **state)
     assert_int_equal(ask("SELECT count(*) FROM rank_windows"), 400);
 }
 
+/* As a sender does: what comes back is put again. */
+static void put_until_stored(struct ltn_store *s, const char *node, uint64_t calls)
+{
+    while (put_and_wait(s, node, calls) != 0)
+        (void)usleep(1000);
+}
+
+static void what_is_acknowledged_after_a_deletion_is_there(void **state)
+{
+    (void)state;
+    struct ltn_store *s = open_store();
+    struct ltn_store_stats st;
+    char moved[128];
+    notices = 0;
+    assert_int_equal(ltn_store_start(s), 0);
+    assert_int_equal(put_and_wait(s, "n1", 100), 0);
+    assert_int_equal(unlink(path), 0);
+    put_until_stored(s, "n2", 7);
+    assert_int_equal(ask("SELECT calls FROM op_counts WHERE node = 'n2'"), 7);
+    (void)snprintf(moved, sizeof(moved), "%s/elsewhere", folder);
+    assert_int_equal(rename(path, moved), 0);
+    put_until_stored(s, "n3", 8);
+    assert_int_equal(ask("SELECT calls FROM op_counts WHERE node = 'n3'"), 8);
+    ltn_store_stats(s, &st);
+    assert_true(st.writable);
+    assert_int_equal(st.replaced_files, 2);
+    assert_int_equal(notices, 2);
+    ltn_store_free(s);
+}
+
+static void damage_while_running_begins_a_new_file(void **state)
+{
+    (void)state;
+    struct ltn_store *s = open_store();
+    struct ltn_store_stats st;
+    char log[128];
+    char noise[8192];
+    memset(noise, 0x5a, sizeof(noise));
+    notices = 0;
+    assert_int_equal(ltn_store_start(s), 0);
+    assert_int_equal(put_and_wait(s, "n1", 100), 0);
+    (void)snprintf(log, sizeof(log), "%s-wal", path);
+    const char *const names[] = {path, log};
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(names); i++) {
+        int fd = open(names[i], O_WRONLY | O_CLOEXEC);
+        assert_int_equal(pwrite(fd, noise, sizeof(noise), 0), sizeof(noise));
+        (void)close(fd);
+    }
+    put_until_stored(s, "n2", 7);
+    assert_int_equal(ask("SELECT calls FROM op_counts WHERE node = 'n2'"), 7);
+    ltn_store_stats(s, &st);
+    assert_int_equal(st.replaced_files, 1);
+    assert_int_equal(notices, 1);
+    ltn_store_free(s);
+}
+
+/* What cannot be stored where it can be found comes back as retryable, and readiness says so, until
+ * it can be again; without anybody sending. */
+static void a_foreign_file_in_its_place_makes_it_unwritable(void **state)
+{
+    (void)state;
+    struct ltn_store *s = open_store();
+    struct ltn_store_stats st;
+    char text[16] = "";
+    notices = 0;
+    assert_int_equal(ltn_store_start(s), 0);
+    assert_int_equal(put_and_wait(s, "n1", 100), 0);
+    assert_int_equal(unlink(path), 0);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, "mine", 4), 4);
+    assert_int_equal(put_and_wait(s, "n2", 7), LTN_ERR_DISK);
+    ltn_store_stats(s, &st);
+    assert_false(st.writable);
+    assert_non_null(strstr(st.error, "not a database"));
+    assert_int_equal(pread(fd, text, sizeof(text), 0), 4);
+    assert_memory_equal(text, "mine", 4);
+    (void)close(fd);
+    assert_int_equal(unlink(path), 0);
+    do {
+        (void)usleep(1000);
+        ltn_store_stats(s, &st);
+    } while (!st.writable);
+    assert_int_equal(notices, 2);
+    put_until_stored(s, "n2", 7);
+    ltn_store_free(s);
+    assert_int_equal(ask("SELECT calls FROM op_counts"), 7);
+}
+
+static void files_of_others_and_second_writers_are_refused(void **state)
+{
+    (void)state;
+    struct ltn_store_opts o = {.path = path, .queue_items = 64, .queue_bytes = 1 << 20};
+    struct ltn_errinfo info = {0};
+    struct ltn_store *second = NULL;
+    struct ltn_store *s = open_store();
+    assert_int_equal(ltn_store_open(&o, &second, &info), LTN_ERR_BUSY);
+    assert_non_null(strstr(info.msg, "another collector (pid "));
+    ltn_store_free(s);
+    assert_int_equal(ask("PRAGMA application_id"), 0x4c544e43);
+    struct ltn_db *db = NULL;
+    assert_int_equal(ltn_db_open(&(struct ltn_db_opts){.path = path}, &db, &info), 0);
+    assert_int_equal(ltn_db_exec(db, "PRAGMA application_id=0"), 0);
+    ltn_db_close(db);
+    s = open_store(); /* as older versions left it */
+    ltn_store_free(s);
+    assert_int_equal(ask("PRAGMA application_id"), 0x4c544e43);
+    assert_int_equal(ltn_db_open(&(struct ltn_db_opts){.path = path}, &db, &info), 0);
+    assert_int_equal(ltn_db_exec(db, "PRAGMA application_id=0x4c544e52"), 0);
+    ltn_db_close(db);
+    assert_int_equal(ltn_store_open(&o, &second, &info), LTN_ERR_UNSUPPORTED);
+    assert_non_null(strstr(info.msg, "node's database"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +388,14 @@ int main(void)
                                         drop_folder),
         cmocka_unit_test_setup_teardown(verdicts_come_back, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(threads_put_and_all_is_there, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(what_is_acknowledged_after_a_deletion_is_there, make_folder,
+                                        drop_folder),
+        cmocka_unit_test_setup_teardown(damage_while_running_begins_a_new_file, make_folder,
+                                        drop_folder),
+        cmocka_unit_test_setup_teardown(a_foreign_file_in_its_place_makes_it_unwritable,
+                                        make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(files_of_others_and_second_writers_are_refused, make_folder,
+                                        drop_folder),
     };
     return LTN_RUN_TESTS(tests);
 }

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "drop_tree.h"
+#include "sql/claim.h"
 #include "sql/db.h"
 #include "sql/db_query.h"
 
@@ -45,7 +46,10 @@ static struct ltn_db *open_db(char *moved)
 {
     struct ltn_db *db = NULL;
     struct ltn_errinfo info = {0};
-    int rc = ltn_db_open_or_recover(&(struct ltn_db_opts){.path = path}, &db, moved, &info);
+    struct ltn_db_claim claim;
+    ltn_db_claim_init(&claim, LTN_DB_NODE, "test", NULL);
+    int rc = ltn_db_open_or_recover(&(struct ltn_db_opts){.path = path}, &claim, &db, moved, &info);
+    ltn_db_claim_done(&claim);
     if (rc != 0) {
         fail_msg("open: %d %s", rc, info.msg);
     }
@@ -137,17 +141,13 @@ static void fill(void)
 static void damaged_files_are_moved_aside(void **state)
 {
     (void)state;
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     char noise[8192];
     memset(noise, 'x', sizeof(noise));
-    assert_int_equal(write(fd, noise, sizeof(noise)), sizeof(noise));
-    (void)close(fd);
-    check_recovered("no database at all");
     fill();
     assert_int_equal(truncate(path, 60000), 0);
     check_recovered("cut short");
     fill();
-    fd = open(path, O_RDWR | O_CLOEXEC);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
     for (off_t at = 8192; at < 200000; at += 8192) {
         assert_int_equal(pwrite(fd, noise, 4096, at), 4096);
     }
@@ -181,7 +181,9 @@ static void damage_met_later_has_its_code(void **state)
 static void write_and_die(int ready)
 {
     struct ltn_db *db = NULL;
-    if (ltn_db_open(&(struct ltn_db_opts){.path = path}, &db, NULL) != 0 ||
+    struct ltn_db_claim claim;
+    ltn_db_claim_init(&claim, LTN_DB_NODE, "test", NULL);
+    if (ltn_db_open_or_recover(&(struct ltn_db_opts){.path = path}, &claim, &db, NULL, NULL) != 0 ||
         ltn_db_exec(db, "CREATE TABLE t (a)") != 0 || ltn_db_begin(db) != 0 ||
         ltn_db_exec(db, "INSERT INTO t VALUES (1)") != 0 || ltn_db_commit(db) != 0 ||
         ltn_db_begin(db) != 0 ||
