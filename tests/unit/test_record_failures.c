@@ -286,6 +286,106 @@ static void a_deleted_file_is_made_anew(void **state)
     ltn_record_close(r);
 }
 
+static void wait_stored(struct ltn_record *r)
+{
+    struct ltn_record_stats s;
+    do {
+        nap();
+        ltn_record_stats(r, &s);
+    } while (s.windows.waiting > 0);
+}
+
+/* Also what comes before the next upkeep is stored where it can be found. */
+static void what_is_stored_after_a_deletion_is_there(void **state)
+{
+    (void)state;
+    struct ltn_record *r = open_record();
+    struct ltn_record_stats s;
+    for (unsigned i = 0; i < 3; i++) {
+        send_window(r, i);
+        wait_stored(r);
+        assert_int_equal(count("SELECT count(*) FROM windows"), 1);
+        assert_int_equal(unlink(path), 0);
+    }
+    send_window(r, 3);
+    ltn_record_stop(r);
+    ltn_record_stats(r, &s);
+    assert_int_equal(s.windows.stored, 4);
+    assert_int_equal(s.replaced_files, 3);
+    assert_int_equal(count("SELECT count(*) FROM windows"), 1);
+    ltn_record_close(r);
+}
+
+static void scribble_file(const char *name)
+{
+    char noise[8192];
+    memset(noise, 0x5a, sizeof(noise));
+    int fd = open(name, O_WRONLY | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, noise, sizeof(noise), 0), sizeof(noise));
+    (void)close(fd);
+}
+
+/* The writer has all pages in its cache, so nothing but a look at the files tells. */
+static void overwritten_files_are_noticed_at_the_next_commit(void **state)
+{
+    (void)state;
+    char log[80];
+    struct ltn_record *r = open_record();
+    struct ltn_record_stats s;
+    send_window(r, 0);
+    wait_stored(r);
+    (void)snprintf(log, sizeof(log), "%s-wal", path);
+    scribble_file(path);
+    scribble_file(log);
+    send_window(r, 1);
+    wait_stored(r);
+    ltn_record_stats(r, &s);
+    assert_int_equal(s.replaced_files, 1);
+    assert_false(s.degraded);
+    assert_int_equal(count("SELECT count(*) FROM windows"), 1);
+    ltn_record_close(r);
+}
+
+static void a_foreign_file_in_its_place_is_not_touched(void **state)
+{
+    (void)state;
+    char text[16] = "";
+    struct ltn_record *r = open_record();
+    send_window(r, 0);
+    wait_stored(r);
+    assert_int_equal(unlink(path), 0);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, "mine", 4), 4);
+    send_window(r, 1);
+    assert_true(wait_degraded(r, true));
+    assert_int_equal(pread(fd, text, sizeof(text), 0), 4);
+    assert_memory_equal(text, "mine", 4);
+    (void)close(fd);
+    assert_int_equal(unlink(path), 0);
+    assert_true(wait_degraded(r, false));
+    assert_int_equal(count("SELECT count(*) FROM windows"), 1);
+    ltn_record_close(r);
+}
+
+static void a_second_writer_is_refused(void **state)
+{
+    (void)state;
+    struct ltn_record *r = open_record();
+    struct ltn_record *second = NULL;
+    struct ltn_errinfo info = {0};
+    char want[64];
+    assert_int_equal(
+        ltn_record_open(&(struct ltn_record_opts){.path = path, .node = "n"}, &second, &info),
+        LTN_ERR_BUSY);
+    (void)snprintf(want, sizeof(want), "another agent (pid %d) writes this database", getpid());
+    assert_non_null(strstr(info.msg, want));
+    send_window(r, 0);
+    wait_stored(r);
+    assert_int_equal(count("SELECT count(*) FROM windows"), 1);
+    ltn_record_close(r);
+    ltn_record_close(open_record());
+}
+
 static void what_the_schema_refuses_goes_alone(void **state)
 {
     (void)state;
@@ -317,9 +417,16 @@ static void what_the_schema_refuses_goes_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_full_disk_degrades_and_recovers), TEST(stopping_while_degraded_counts_the_rest),
-        TEST(damage_at_start_is_said),           TEST(damage_while_running_begins_a_new_file),
-        TEST(a_deleted_file_is_made_anew),       TEST(what_the_schema_refuses_goes_alone),
+        TEST(a_full_disk_degrades_and_recovers),
+        TEST(stopping_while_degraded_counts_the_rest),
+        TEST(damage_at_start_is_said),
+        TEST(damage_while_running_begins_a_new_file),
+        TEST(a_deleted_file_is_made_anew),
+        TEST(what_is_stored_after_a_deletion_is_there),
+        TEST(overwritten_files_are_noticed_at_the_next_commit),
+        TEST(a_foreign_file_in_its_place_is_not_touched),
+        TEST(a_second_writer_is_refused),
+        TEST(what_the_schema_refuses_goes_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
