@@ -31,7 +31,9 @@
     X(windows_late, "rank windows that came after their group was judged")                         \
     X(windows_gap, "agent windows that never came, by their sequence")                             \
     X(groups_scored, "group windows judged")                                                       \
-    X(groups_abstained, "group windows in which nothing could be said")
+    X(groups_abstained, "group windows in which nothing could be said")                            \
+    X(ranks_replaced, "processes that a newer one of the same rank replaced")                      \
+    X(samples_duplicate, "samples left out of an exposition: their labels were there")
 
 struct ltn_fleet_counters {
 #define LTN_FLEET_COUNTER(name, help) uint64_t name;
@@ -124,12 +126,17 @@ struct ltn_fleet_proc {
     uint64_t first_seen_ns, last_seen_ns;
     uint64_t seen_sequence; /* newest window of that agent instance */
     char seen_instance[64];
-    struct ltn_map ops; /* "source\x1fop" -> struct ltn_update_op of its own */
+    char last_instance[64];    /* the agent before, which may still have pushes under way */
+    uint64_t instance_seen_ns; /* when seen_instance was heard last */
+    struct ltn_map ops;        /* "source\x1fop" -> struct ltn_update_op of its own */
     struct ltn_fleet_comm comms[LTN_FLEET_COMMS];
     size_t comm_count;
     uint64_t steps_total, first_steps;
     bool is_rank;
-    int role; /* index into job->roles; -1: not yet known */
+    bool rank_given; /* the rank is the job's, not that of a communicator */
+    bool replaced;   /* ended: a newer process has the rank */
+    char *place;     /* key in job->places; owned; NULL: in none */
+    int role;        /* index into job->roles; -1: not yet known */
     unsigned role_misses;
     struct ltn_fleet_group *group; /* NULL: none yet */
     uint64_t last_slot, slot_sequence;
@@ -169,6 +176,7 @@ struct ltn_fleet_job {
     int32_t world_size;
     struct ltn_map procs;  /* "node\x1fpid\x1fstart" -> struct ltn_fleet_proc */
     struct ltn_map groups; /* name -> struct ltn_fleet_group */
+    struct ltn_map places; /* of a rank -> the struct ltn_fleet_proc that has it now */
     struct ltn_fleet_role roles[LTN_FLEET_ROLES];
     size_t role_count;
     double gpu_hours_lost; /* since this collector first saw the job */
@@ -222,8 +230,9 @@ struct ltn_fleet {
     struct ltn_straggler *straggler;
     struct ltn_map nodes;             /* name */
     struct ltn_map procs;             /* "node\x1fpid\x1fstart" */
+    struct ltn_map pids;              /* "node\x1fpid" -> newest process of that id */
     struct ltn_map jobs;              /* key */
-    struct ltn_map open;              /* "job\x1fkey" -> struct ltn_fleet_verdict */
+    struct ltn_map open;              /* "job\x1fgroup\x1fkey" -> struct ltn_fleet_verdict */
     struct ltn_fleet_verdict *closed; /* ring of max_verdicts */
     size_t closed_n, closed_at;
     struct ltn_map incidents; /* "node\x1fid" -> struct ltn_fleet_incident */
@@ -262,6 +271,14 @@ const struct ltn_fleet_verdict *ltn_fleet_closed(const struct ltn_fleet *f, size
 const struct ltn_fleet_window *ltn_fleet_newest(const struct ltn_fleet_proc *p);
 /* The i-th newest remembered window, NULL at the end. */
 const struct ltn_fleet_past *ltn_fleet_past(const struct ltn_fleet_proc *p, size_t i);
+
+/* Ranks of a job that send windows, at most its world size; *ret_replaced (may be NULL): processes
+ * that a newer one of the same rank replaced. */
+size_t ltn_fleet_job_ranks(const struct ltn_fleet_job *job, size_t *ret_replaced);
+
+/* The open verdict of this very process, NULL when there is none. */
+const struct ltn_fleet_verdict *ltn_fleet_proc_verdict(const struct ltn_fleet *f,
+                                                       const struct ltn_fleet_proc *p);
 
 /* The open verdict of a process of that node, NULL when there is none. */
 const struct ltn_fleet_verdict *ltn_fleet_node_verdict(const struct ltn_fleet *f, const char *node);

@@ -106,6 +106,8 @@ static bool place(struct ltn_fleet *f, struct ltn_fleet_proc *p)
 {
     char name[LTN_STRAGGLER_JOB_BYTES];
     bool tied = false;
+    if (p->rank_given && !ltn_fleet_place_take(f, p, ""))
+        return false; /* at once: its role may take some windows */
     p->role = ltn_fleet_role_of(p);
     if (p->role < 0)
         return false;
@@ -119,6 +121,8 @@ static bool place(struct ltn_fleet *f, struct ltn_fleet_proc *p)
                        p->role);
     else
         (void)snprintf(name, sizeof(name), "size-%d/role-%d", size, p->role);
+    if (!p->rank_given && !ltn_fleet_place_take(f, p, name))
+        return false;
     if (p->group != NULL && strcmp(p->group->name, name) == 0)
         return true;
     ltn_fleet_group_leave(f, p);
@@ -160,6 +164,12 @@ static uint64_t slot_of(const struct ltn_fleet *f, struct ltn_fleet_proc *p,
     return rounded;
 }
 
+uint64_t ltn_fleet_incarnation(const struct ltn_fleet_proc *p)
+{
+    uint64_t v = p->start_ns ^ ((uint64_t)p->pid << 32);
+    return v != 0 ? v : 1;
+}
+
 static void fill_member(const struct ltn_fleet_proc *p, const struct ltn_update_rank *r,
                         struct ltn_straggler_member *m)
 {
@@ -167,7 +177,7 @@ static void fill_member(const struct ltn_fleet_proc *p, const struct ltn_update_
     memcpy(m->key, p->key, sizeof(m->key));
     (void)ltn_copy_str(m->node, sizeof(m->node), p->node->name);
     m->rank = p->rank;
-    m->incarnation = p->start_ns ^ ((uint64_t)p->pid << 32);
+    m->incarnation = ltn_fleet_incarnation(p);
     m->step_ns = r->step_ns;
     m->self_ns = r->self_ns;
     m->peer_wait_ns = r->peer_wait_ns;
@@ -235,7 +245,7 @@ void ltn_fleet_rank_window(struct ltn_fleet *f, struct ltn_fleet_proc *p,
 
 /* ---- judging ---- */
 
-static bool alive(const struct ltn_fleet *f, const struct ltn_fleet_proc *p)
+bool ltn_fleet_rank_alive(const struct ltn_fleet *f, const struct ltn_fleet_proc *p)
 {
     return f->now_ns < p->last_window_ns + LTN_FLEET_RANK_GONE * f->opts.window_ns;
 }
@@ -246,7 +256,7 @@ static size_t expected(const struct ltn_fleet *f, const struct ltn_fleet_group *
 {
     size_t live = 0, roles = 0, pos = 0;
     for (size_t i = 0; i < g->n; i++)
-        live += alive(f, g->members[i]) ? 1 : 0;
+        live += ltn_fleet_rank_alive(f, g->members[i]) ? 1 : 0;
     for (const struct ltn_fleet_group *o; (o = ltn_map_next(&g->job->groups, &pos)) != NULL;)
         roles += o->comm_id == g->comm_id && o->size == g->size && o->n > 0 ? 1 : 0;
     if (roles == 1 && g->size > 0 && (size_t)g->size > live)

@@ -61,8 +61,4 @@ int ltn_serve_by_node_name(const void *a, const void *b);
 int ltn_serve_by_job_key(const void *a, const void *b);
 int ltn_serve_by_rank(const void *a, const void *b);
 
-/* Open verdict of a rank, NULL when there is none. */
-const struct ltn_fleet_verdict *ltn_serve_open_verdict(const struct ltn_serve *s,
-                                                       const struct ltn_fleet_proc *p);
-
 #endif /* LTN_SERVE_INTERNAL_H */

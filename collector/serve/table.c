@@ -34,10 +34,8 @@ static void put_nodes(const struct ltn_serve *s, struct ltn_buf *b, uint64_t now
 static void put_rank(const struct ltn_serve *s, struct ltn_buf *b, const struct ltn_fleet_proc *p)
 {
     const struct ltn_fleet_window *w = ltn_fleet_newest(p);
-    const struct ltn_fleet_verdict *v = ltn_serve_open_verdict(s, p);
+    const struct ltn_fleet_verdict *v = ltn_fleet_proc_verdict(s->fleet, p);
     double ratio = 0;
-    if (w == NULL)
-        return;
     for (size_t i = 0; i < 3 && ratio <= 0; i++) {
         const struct ltn_fleet_past *past = ltn_fleet_past(p, i);
         ratio = past != NULL ? (double)past->ratio : 0;
@@ -58,13 +56,23 @@ static void put_rank(const struct ltn_serve *s, struct ltn_buf *b, const struct 
 
 static void put_job(const struct ltn_serve *s, struct ltn_buf *b, const struct ltn_fleet_job *job)
 {
-    size_t n = 0, pos = 0, shown = 0;
+    size_t n = 0, pos = 0, shown = 0, replaced = 0, more = 0;
     double step_ns = 0;
     for (const struct ltn_fleet_group *g; (g = ltn_map_next(&job->groups, &pos)) != NULL;)
         step_ns = fmax(step_ns, g->step_ns);
     void **procs = ltn_serve_sorted(&job->procs, ltn_serve_by_rank, &n);
-    (void)ltn_buf_printf(b, "\nJOB %s: %zu of %d ranks, step %.2f ms, %.3f GPU-hours lost\n",
-                         job->key, n, job->world_size, step_ns / 1e6, job->gpu_hours_lost);
+    (void)ltn_buf_printf(b, "\nJOB %s: %zu of ", job->key, ltn_fleet_job_ranks(job, &replaced));
+    if (job->world_size > 0)
+        (void)ltn_buf_printf(b, "%d ranks", job->world_size);
+    else
+        (void)ltn_buf_puts(b, "? ranks");
+    if (replaced > 0)
+        (void)ltn_buf_printf(b, " (%zu replaced)", replaced);
+    if (step_ns > 0)
+        (void)ltn_buf_printf(b, ", step %.2f ms", step_ns / 1e6);
+    else
+        (void)ltn_buf_puts(b, ", step -");
+    (void)ltn_buf_printf(b, ", %.3f GPU-hours lost\n", job->gpu_hours_lost);
     pos = 0;
     for (const struct ltn_fleet_group *g; (g = ltn_map_next(&job->groups, &pos)) != NULL;)
         if (g->status.note[0] != '\0')
@@ -74,10 +82,19 @@ static void put_job(const struct ltn_serve *s, struct ltn_buf *b, const struct l
             (void)ltn_buf_printf(b, "  %s\n", ltn_straggler_state_name(g->status.state));
     (void)ltn_buf_printf(b, "  %6s  %-24s %13s %13s %10s %8s\n", "RANK", "NODE", "SELF TIME",
                          "PEER WAIT", "VS PEERS", "GPU CLK");
-    for (size_t i = 0; i < n && shown < MAX_RANKS_SHOWN; i++, shown++)
-        put_rank(s, b, procs[i]);
-    if (n > MAX_RANKS_SHOWN)
-        (void)ltn_buf_printf(b, "  ... and %zu more ranks\n", n - MAX_RANKS_SHOWN);
+    for (size_t i = 0; i < n; i++) {
+        const struct ltn_fleet_proc *p = procs[i];
+        if (p->replaced || ltn_fleet_newest(p) == NULL)
+            continue;
+        if (shown == MAX_RANKS_SHOWN) {
+            more++;
+            continue;
+        }
+        put_rank(s, b, p);
+        shown++;
+    }
+    if (more > 0)
+        (void)ltn_buf_printf(b, "  ... and %zu more ranks\n", more);
     free(procs);
 }
 
