@@ -139,6 +139,22 @@ static struct ltn_fleet_node *get_node(struct ltn_fleet *f, const char *name)
     return n;
 }
 
+/* A window that ends in our future proves that the node's clock is ahead: nothing is sent before it
+ * happened. One sample is enough, and the corrections of before are void. Likewise a clock that was
+ * corrected and now agrees with ours was set right. True when this sample settled it. */
+static bool clock_moved(const struct ltn_fleet *f, struct ltn_fleet_node *n, int64_t ahead_ns)
+{
+    int64_t w = (int64_t)f->opts.window_ns;
+    bool jumped = ahead_ns > n->clock_offset_ns + w;
+    bool right_again = n->clock_offset_ns > 0 && ahead_ns <= w && ahead_ns >= -3 * w;
+    if (!jumped && !right_again)
+        return false;
+    n->clock_offset_ns = ahead_ns > w ? ahead_ns : 0;
+    n->offset_samples[0] = ahead_ns;
+    n->offset_n = 1;
+    return true;
+}
+
 /* How far the node's clock is from ours, from the ends of its windows. Pushes come late, never
  * early, and late ones by chance: the smallest difference of several counts, and only when it is
  * beyond what lateness explains. */
@@ -146,19 +162,28 @@ static void watch_clock(struct ltn_fleet *f, struct ltn_fleet_node *n, uint64_t 
                         uint64_t received_ns)
 {
     int64_t w = (int64_t)f->opts.window_ns;
-    if (end_ns == 0 || received_ns < n->offset_at_ns + f->opts.window_ns / 2)
+    if (end_ns == 0)
+        return;
+    int64_t ahead_ns = (int64_t)end_ns - (int64_t)received_ns;
+    if (clock_moved(f, n, ahead_ns)) {
+        n->offset_at_ns = received_ns;
+        return;
+    }
+    if (received_ns < n->offset_at_ns + f->opts.window_ns / 2)
         return;
     n->offset_at_ns = received_ns;
-    const size_t cap = LTN_ARRAY_SIZE(n->offset_samples);
-    n->offset_samples[n->offset_n++ % cap] = (int64_t)end_ns - (int64_t)received_ns;
-    if (n->offset_n < cap)
-        return;
+    const uint32_t cap = LTN_ARRAY_SIZE(n->offset_samples);
+    n->offset_samples[n->offset_n++ % cap] = ahead_ns;
+    uint32_t have = n->offset_n < cap ? n->offset_n : cap;
     int64_t low = INT64_MAX, high = INT64_MIN;
-    for (size_t i = 0; i < cap; i++) {
+    for (uint32_t i = 0; i < have; i++) {
         low = n->offset_samples[i] < low ? n->offset_samples[i] : low;
         high = n->offset_samples[i] > high ? n->offset_samples[i] : high;
     }
-    n->clock_offset_ns = low > w || high < -3 * w ? high : 0;
+    if (low > w)
+        n->clock_offset_ns = high;
+    else if (have == cap) /* behind, or just late: only many samples tell */
+        n->clock_offset_ns = high < -3 * w ? high : 0;
 }
 
 static void note_sequence(struct ltn_fleet *f, struct ltn_fleet_node *n,

@@ -154,6 +154,10 @@ static uint64_t slot_of(const struct ltn_fleet *f, struct ltn_fleet_proc *p,
 {
     double w = (double)f->opts.window_ns;
     double at = ((double)res->end_ns - (double)p->node->clock_offset_ns) / w;
+    /* Whatever a node says, none of its windows ends in our future. */
+    double now = (double)f->now_ns / w;
+    if (at > now + 2)
+        at = now;
     uint64_t rounded = (uint64_t)llround(fmax(1, at));
     if (p->last_slot != 0 && res->has_sequence && res->sequence > p->slot_sequence) {
         /* The sequence says how many windows lie between; it wins while the clock agrees. */
@@ -235,7 +239,9 @@ void ltn_fleet_rank_window(struct ltn_fleet *f, struct ltn_fleet_proc *p,
     if (p->job == NULL || !place(f, p))
         return;
     struct ltn_fleet_group *g = p->group;
-    if (g->next_slot == 0)
+    /* The first to come need not be the first in time: until something was judged the group begins
+     * where its earliest window is. */
+    if (g->next_slot == 0 || (g->scored_ns == 0 && slot < g->next_slot))
         g->next_slot = slot;
     if (slot < g->next_slot)
         f->counters.windows_late++;
@@ -404,6 +410,20 @@ static bool slot_due(const struct ltn_fleet *f, struct ltn_fleet_group *g, uint6
     return f->now_ns >= (a.first_ns > end_ns ? a.first_ns : end_ns) + grace_ns;
 }
 
+/* Newest slot that half of the living members have reached: one node that is ahead must not put its
+ * group's windows out of reach. Needs scratch for all members; 0 without any. */
+static uint64_t common_slot(struct ltn_fleet *f, const struct ltn_fleet_group *g)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < g->n; i++)
+        if (ltn_fleet_rank_alive(f, g->members[i]))
+            f->scratch[n++] = (double)g->members[i]->last_slot;
+    if (n == 0)
+        return 0;
+    ltn_sort_f64(f->scratch, n);
+    return (uint64_t)f->scratch[(n - 1) / 2];
+}
+
 void ltn_fleet_group_run(struct ltn_fleet *f, struct ltn_fleet_group *g)
 {
     if (g->n == 0 || g->next_slot == 0 || !make_room(f, g->n))
@@ -414,8 +434,9 @@ void ltn_fleet_group_run(struct ltn_fleet *f, struct ltn_fleet_group *g)
         newest = g->members[i]->last_slot > newest ? g->members[i]->last_slot : newest;
     struct present p = {.members = calloc(g->n, sizeof(*p.members)),
                         .past = calloc(g->n, sizeof(*p.past))};
-    if (newest >= g->next_slot + LTN_FLEET_WINDOWS)
-        g->next_slot = newest - LTN_FLEET_WINDOWS + 1; /* older ones are in no ring any more */
+    uint64_t common = common_slot(f, g);
+    if (common >= g->next_slot + LTN_FLEET_WINDOWS)
+        g->next_slot = common - LTN_FLEET_WINDOWS + 1; /* older ones are in no ring any more */
     for (int k = 0; p.members != NULL && p.past != NULL && k < MAX_SLOTS_AT_ONCE; k++) {
         if (g->next_slot > newest || !slot_due(f, g, g->next_slot, want))
             break;

@@ -569,6 +569,69 @@ static void a_verdict_is_that_of_one_process_only(void **state)
     ltn_fleet_free(w.f);
 }
 
+/* ---- clocks ---- */
+
+/* A job of 8 in which rank 5 is slow, run in real time; the clock of node 2 is off by off_ns from
+ * window from on. The straggler must be found, and nearly every window judged. */
+static void run_with_clock(int64_t off_ns, uint64_t from, uint64_t to, uint64_t max_late)
+{
+    struct world w;
+    setup(&w, NULL);
+    for (uint64_t k = 1; k <= 30; k++) {
+        for (int i = 0; i < 8; i++) {
+            struct push p = window(&w, i, 8, k, i * 1000000);
+            uint64_t now = p.end_ns + 300000000;
+            if (i == 2 && k >= from && k < to)
+                p.end_ns += (uint64_t)off_ns;
+            if (i == 5)
+                p.self_ms = 80;
+            apply(w.f, &p, now);
+        }
+        ltn_fleet_tick(w.f, T0 + k * WINDOW_NS + 4000000000ULL);
+        ltn_fleet_tick(w.f, T0 + k * WINDOW_NS + 8000000000ULL);
+    }
+    struct ltn_fleet_group *g = only_group(w.f, "job");
+    assert_int_equal(w.opened, 1);
+    assert_int_equal(w.last.rank, 5);
+    assert_int_equal(w.last.closed_at_ns, 0);
+    assert_int_equal(g->status.state, LTN_GROUP_SCORED);
+    assert_in_range(g->status.used, 7, 8);
+    assert_true(w.f->counters.groups_scored >= 26);
+    assert_in_range(w.f->counters.windows_late, 0, max_late);
+    ltn_fleet_free(w.f);
+}
+
+static void one_wrong_clock_does_not_silence_the_job(void **state)
+{
+    const int64_t s = 1000000000, hour = 3600 * s;
+    (void)state;
+    run_with_clock(0, 1, 99, 0);
+    run_with_clock(hour, 1, 99, 0);
+    run_with_clock(-hour, 1, 99, 8);
+    run_with_clock(5 * s, 1, 99, 0);
+    run_with_clock(-5 * s, 1, 99, 2);
+    run_with_clock(25 * s, 1, 99, 0);
+    run_with_clock(hour, 12, 99, 1); /* a step while it runs */
+    run_with_clock(-hour, 12, 99, 8);
+    run_with_clock(hour, 12, 20, 2); /* and back */
+    run_with_clock(24 * 365 * hour, 3, 9, 2);
+}
+
+static void a_node_ahead_that_comes_first_does_not_begin_the_group(void **state)
+{
+    struct world w;
+    (void)state;
+    setup(&w, NULL);
+    for (uint64_t k = 1; k <= 12; k++)
+        for (int i = 0; i < 4; i++) {
+            struct push p = window(&w, i, 4, k, i == 0 ? 3600000000000LL : 0);
+            apply(w.f, &p, T0 + k * WINDOW_NS + 2000000);
+        }
+    assert_int_equal(w.f->counters.windows_late, 0);
+    assert_int_equal(only_group(w.f, "job")->status.used, 4);
+    ltn_fleet_free(w.f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -576,6 +639,8 @@ int main(void)
         cmocka_unit_test(two_agents_on_a_node_count_nothing_twice),
         cmocka_unit_test(a_newer_process_replaces_the_older_at_once),
         cmocka_unit_test(a_verdict_is_that_of_one_process_only),
+        cmocka_unit_test(one_wrong_clock_does_not_silence_the_job),
+        cmocka_unit_test(a_node_ahead_that_comes_first_does_not_begin_the_group),
         cmocka_unit_test(a_straggler_comes_through),
         cmocka_unit_test(windows_of_any_phase_meet),
         cmocka_unit_test(repeats_change_nothing),
