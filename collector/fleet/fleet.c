@@ -262,6 +262,35 @@ static void take_health(struct ltn_fleet_node *n, const struct ltn_update_health
     }
 }
 
+/* Windows in a row of another length before it is believed: single ones are short or long when an
+ * agent starts or is held up. */
+#define ODD_LENGTHS 3
+
+static void watch_length(struct ltn_fleet *f, struct ltn_fleet_node *n,
+                         const struct ltn_update_resource *r)
+{
+    uint64_t w = f->opts.window_ns;
+    if (r->start_ns == 0 || r->end_ns <= r->start_ns || !r->has_sequence ||
+        r->sequence == n->length_sequence)
+        return;
+    uint64_t length = r->end_ns - r->start_ns;
+    uint64_t apart = length > w ? length - w : w - length;
+    n->length_sequence = r->sequence;
+    if (apart <= w / 4) {
+        n->odd_lengths = 0;
+        n->length_differs = false;
+        n->agent_window_ns = length;
+        return;
+    }
+    f->counters.windows_length++;
+    if (n->odd_lengths < ODD_LENGTHS && ++n->odd_lengths < ODD_LENGTHS)
+        return;
+    n->agent_window_ns = length;
+    if (!n->length_differs && f->sink.on_window_length != NULL)
+        f->sink.on_window_length(f->sink.ctx, n->name, length);
+    n->length_differs = true;
+}
+
 static struct ltn_fleet_node *take_node(struct ltn_fleet *f, const struct ltn_update *u,
                                         const struct ltn_update_resource *r)
 {
@@ -275,6 +304,7 @@ static struct ltn_fleet_node *take_node(struct ltn_fleet *f, const struct ltn_up
         (void)ltn_copy_str(n->version, sizeof(n->version), r->version);
     note_sequence(f, n, r);
     watch_clock(f, n, r->end_ns, u->received_ns);
+    watch_length(f, n, r);
     if (!r->is_process) {
         take_gpus(f, n, r->gpus);
         take_health(n, &r->health);

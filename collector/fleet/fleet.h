@@ -29,6 +29,7 @@
     X(windows, "rank windows taken")                                                               \
     X(windows_duplicate, "rank windows that came again and changed nothing")                       \
     X(windows_late, "rank windows that came after their group was judged")                         \
+    X(windows_length, "agent windows of another length than the collector's")                      \
     X(windows_gap, "agent windows that never came, by their sequence")                             \
     X(groups_scored, "group windows judged")                                                       \
     X(groups_abstained, "group windows in which nothing could be said")                            \
@@ -80,6 +81,10 @@ struct ltn_fleet_node {
     int64_t offset_samples[6];
     uint32_t offset_n;
     uint64_t offset_at_ns;
+    uint64_t agent_window_ns; /* length of its windows; 0: not known */
+    uint64_t length_sequence; /* window whose length was looked at last */
+    uint32_t odd_lengths;     /* in a row that are not as long as ours */
+    bool length_differs;
     struct ltn_fleet_gpu gpus[LTN_FLEET_GPUS];
     size_t gpu_count;
     struct ltn_update_health health; /* drops is NULL: see below */
@@ -222,6 +227,8 @@ void ltn_fleet_opts_default(struct ltn_fleet_opts *o);
 struct ltn_fleet_sink {
     void *ctx;
     ltn_straggler_event_fn *on_verdict; /* changes, after the fleet took them in; may be NULL */
+    /* Once per node whose agent's windows are not as long as ours; may be NULL. */
+    void (*on_window_length)(void *ctx, const char *node, uint64_t agent_window_ns);
 };
 
 struct ltn_fleet {
@@ -271,6 +278,15 @@ const struct ltn_fleet_verdict *ltn_fleet_closed(const struct ltn_fleet *f, size
 const struct ltn_fleet_window *ltn_fleet_newest(const struct ltn_fleet_proc *p);
 /* The i-th newest remembered window, NULL at the end. */
 const struct ltn_fleet_past *ltn_fleet_past(const struct ltn_fleet_proc *p, size_t i);
+
+/* What can be said of all ranks that send windows. */
+struct ltn_fleet_outcome {
+    const char *state; /* static: "straggler" (a verdict is open), "no_straggler", "partial" (nobody
+                        * is slow among those judged), "cannot_tell" (nobody is judged) */
+    size_t judged, unjudged; /* ranks */
+    char reason[384];        /* why some are not judged; "" when all are */
+};
+void ltn_fleet_outcome(const struct ltn_fleet *f, struct ltn_fleet_outcome *ret);
 
 /* Ranks of a job that send windows, at most its world size; *ret_replaced (may be NULL): processes
  * that a newer one of the same rank replaced. */

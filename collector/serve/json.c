@@ -234,6 +234,8 @@ static void put_health(struct ltn_json *j, const struct ltn_fleet_node *n)
     kv_text(j, "instance", n->instance);
     ltn_json_kv_u64(j, "window_sequence", n->sequence);
     ltn_json_kv_u64(j, "windows_missing", n->gaps);
+    kv_ns(j, "window_ns", (double)n->agent_window_ns);
+    ltn_json_kv_bool(j, "window_differs", n->length_differs);
     ltn_json_kv_u64(j, "calls_seen", h->calls);
     ltn_json_kv_u64(j, "records_emitted", h->records_emitted);
     ltn_json_kv_u64(j, "records_read", h->records_read);
@@ -502,6 +504,11 @@ void ltn_serve_overview(struct ltn_json *j, const struct ltn_serve *s, uint64_t 
     ltn_json_kv_u64(j, "jobs", s->fleet->jobs.len);
     ltn_json_kv_u64(j, "ranks", ranks);
     ltn_json_kv_u64(j, "stragglers_open", s->fleet->open.len);
+    struct ltn_fleet_outcome outcome;
+    ltn_fleet_outcome(s->fleet, &outcome);
+    ltn_json_kv_str(j, "verdict_state", outcome.state);
+    kv_text(j, "verdict_reason", outcome.reason);
+    ltn_json_kv_u64(j, "ranks_judged", outcome.judged);
     ltn_json_kv_u64(j, "incidents_open", open_incidents);
     ltn_json_kv_f64(j, "gpu_hours_lost", lost);
     ltn_json_key(j, "worst_incident");

@@ -28,6 +28,15 @@ static void put_nodes(const struct ltn_serve *s, struct ltn_buf *b, uint64_t now
     }
     if (n > MAX_NODES_SHOWN)
         (void)ltn_buf_printf(b, "... and %zu more\n", n - MAX_NODES_SHOWN);
+    for (size_t i = 0; i < n && i < MAX_NODES_SHOWN; i++) {
+        const struct ltn_fleet_node *o = nodes[i];
+        if (o->length_differs)
+            (void)ltn_buf_printf(b,
+                                 "%s: its agent's windows are %.3g s long, the collector's %.3g s; "
+                                 "give both the same window\n",
+                                 o->name, (double)o->agent_window_ns / 1e9,
+                                 (double)s->fleet->opts.window_ns / 1e9);
+    }
     free(nodes);
 }
 
@@ -102,7 +111,15 @@ static void put_stragglers(const struct ltn_serve *s, struct ltn_buf *b)
 {
     size_t pos = 0;
     if (s->fleet->open.len == 0) {
-        (void)ltn_buf_puts(b, "\nNo straggler: nobody is being waited for.\n");
+        struct ltn_fleet_outcome o;
+        ltn_fleet_outcome(s->fleet, &o);
+        if (strcmp(o.state, "cannot_tell") == 0)
+            (void)ltn_buf_printf(b, "\nCannot tell: %s.\n", o.reason);
+        else if (o.unjudged > 0)
+            (void)ltn_buf_printf(b, "\nNo straggler among %zu ranks; cannot tell about %zu: %s.\n",
+                                 o.judged, o.unjudged, o.reason);
+        else
+            (void)ltn_buf_puts(b, "\nNo straggler: nobody is being waited for.\n");
         return;
     }
     (void)ltn_buf_puts(b, "\nSTRAGGLERS\n");

@@ -16,7 +16,7 @@ struct push {
     const char *node;
     const char *instance;
     uint64_t sequence;
-    uint64_t end_ns;
+    uint64_t begin_ns, end_ns; /* begin 0: not told */
     int32_t rank, world;
     const char *job;
     uint64_t steps;
@@ -57,6 +57,7 @@ static void apply(struct ltn_fleet *f, const struct push *p, uint64_t now_ns)
                                        .version = "1",
                                        .sequence = p->sequence,
                                        .has_sequence = true,
+                                       .start_ns = p->begin_ns,
                                        .end_ns = p->end_ns,
                                        .is_process = true,
                                        .pid = p->pid != 0 ? p->pid : 100 + (uint32_t)p->rank,
@@ -108,7 +109,7 @@ static void on_verdict(void *ctx, enum ltn_straggler_change change, bool notable
 static void setup(struct world *w, const struct ltn_fleet_opts *opts)
 {
     struct ltn_fleet_opts o;
-    struct ltn_fleet_sink sink = {w, on_verdict};
+    struct ltn_fleet_sink sink = {w, on_verdict, NULL};
     ltn_fleet_opts_default(&o);
     memset(w, 0, sizeof(*w));
     w->f = ltn_fleet_new(opts != NULL ? opts : &o, &sink);
@@ -632,6 +633,87 @@ static void a_node_ahead_that_comes_first_does_not_begin_the_group(void **state)
     ltn_fleet_free(w.f);
 }
 
+/* ---- what can be said ---- */
+
+static const char *outcome(struct ltn_fleet *f)
+{
+    static struct ltn_fleet_outcome o;
+    ltn_fleet_outcome(f, &o);
+    return o.state;
+}
+
+static void nothing_judged_is_not_no_straggler(void **state)
+{
+    struct world w;
+    struct ltn_fleet_outcome o;
+    (void)state;
+    setup(&w, NULL);
+    assert_string_equal(outcome(w.f), "cannot_tell");
+    for (uint64_t k = 1; k <= 12; k++) {
+        for (int i = 0; i < 4; i++) {
+            struct push p = window(&w, i, 4, k, 0);
+            apply(w.f, &p, T0 + k * WINDOW_NS + 1000000);
+        }
+        if (k == 2)
+            assert_string_equal(outcome(w.f), "cannot_tell"); /* warm-up */
+    }
+    assert_string_equal(outcome(w.f), "no_straggler");
+    /* Only one of four still comes. */
+    for (uint64_t k = 13; k <= 16; k++) {
+        struct push p = window(&w, 0, 4, k, 0);
+        apply(w.f, &p, T0 + k * WINDOW_NS + 1000000);
+        ltn_fleet_tick(w.f, T0 + k * WINDOW_NS + 9000000000ULL);
+    }
+    ltn_fleet_outcome(w.f, &o);
+    assert_string_equal(o.state, "cannot_tell");
+    assert_int_equal(o.judged, 0);
+    assert_non_null(strstr(o.reason, "job job: "));
+    /* Nobody comes any more. */
+    ltn_fleet_tick(w.f, T0 + 60 * WINDOW_NS);
+    ltn_fleet_outcome(w.f, &o);
+    assert_string_equal(o.state, "cannot_tell");
+    assert_string_equal(o.reason, "no rank sends windows");
+    ltn_fleet_free(w.f);
+}
+
+/* ---- windows of another length ---- */
+
+static unsigned length_warnings;
+
+static void on_length(void *ctx, const char *node, uint64_t agent_window_ns)
+{
+    (void)ctx;
+    assert_string_equal(node, "node-1");
+    assert_int_equal(agent_window_ns, WINDOW_NS / 5);
+    length_warnings++;
+}
+
+static void another_window_length_is_noticed_once(void **state)
+{
+    struct world w;
+    struct ltn_fleet_opts o;
+    (void)state;
+    memset(&w, 0, sizeof(w));
+    setup(&w, NULL);
+    ltn_fleet_free(w.f);
+    ltn_fleet_opts_default(&o);
+    w.f = ltn_fleet_new(&o, &(struct ltn_fleet_sink){&w, on_verdict, on_length});
+    assert_non_null(w.f);
+    for (uint64_t k = 1; k <= 10; k++)
+        for (int i = 0; i < 2; i++) {
+            struct push p = window(&w, i, 2, k, 0);
+            p.begin_ns = p.end_ns - (i == 1 ? WINDOW_NS / 5 : WINDOW_NS - 20000000);
+            if (i == 0 && k == 4)
+                p.begin_ns = p.end_ns - WINDOW_NS / 3; /* one short window is no news */
+            apply(w.f, &p, p.end_ns + 1000000);
+        }
+    assert_int_equal(length_warnings, 1);
+    assert_int_equal(w.f->counters.windows_length, 11);
+    assert_true(((struct ltn_fleet_node *)ltn_map_get_str(&w.f->nodes, "node-1"))->length_differs);
+    assert_false(((struct ltn_fleet_node *)ltn_map_get_str(&w.f->nodes, "node-0"))->length_differs);
+    ltn_fleet_free(w.f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -641,6 +723,8 @@ int main(void)
         cmocka_unit_test(a_verdict_is_that_of_one_process_only),
         cmocka_unit_test(one_wrong_clock_does_not_silence_the_job),
         cmocka_unit_test(a_node_ahead_that_comes_first_does_not_begin_the_group),
+        cmocka_unit_test(nothing_judged_is_not_no_straggler),
+        cmocka_unit_test(another_window_length_is_noticed_once),
         cmocka_unit_test(a_straggler_comes_through),
         cmocka_unit_test(windows_of_any_phase_meet),
         cmocka_unit_test(repeats_change_nothing),
