@@ -170,6 +170,7 @@ struct ltn_fleet_group {
     size_t n, cap;
     uint64_t next_slot; /* the next to be judged; 0: none yet */
     uint64_t scored_ns; /* end of the newest judged window */
+    uint64_t judged_ns; /* our time of that judgement */
     struct ltn_straggler_status status;
     double step_ns;        /* median of the newest window */
     double self_median_ns; /* likewise */

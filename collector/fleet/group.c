@@ -353,6 +353,7 @@ static void judge(struct ltn_fleet *f, struct ltn_fleet_group *g, uint64_t slot,
         .n = p->n,
     };
     g->scored_ns = w.end_ns;
+    g->judged_ns = f->now_ns;
     g->step_ns = median_of(f, p, false);
     g->self_median_ns = median_of(f, p, true);
     note_ratios(f, p);

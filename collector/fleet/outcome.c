@@ -18,7 +18,7 @@ static bool unclear(const struct ltn_fleet *f, const struct ltn_fleet_group *g, 
     const char *why = g->status.note;
     if (g->scored_ns == 0)
         why = "no window was judged yet";
-    else if (f->now_ns > g->scored_ns + JUDGED_LATELY * f->opts.window_ns)
+    else if (f->now_ns > g->judged_ns + JUDGED_LATELY * f->opts.window_ns)
         why = "no window was judged lately";
     else if (state == LTN_GROUP_SCORED || state == LTN_GROUP_JOB_WIDE)
         return false;

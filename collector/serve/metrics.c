@@ -387,7 +387,7 @@ static void put_ingest(struct expo *e)
     one(e, OWN_lanterne_collector_points_received_total, (double)in->points_received);
     one(e, OWN_lanterne_collector_logs_received_total, (double)in->logs_received);
     family(e, OWN_lanterne_collector_rejected_total);
-    labelled(e, "reason", "malformed", in->rejected_malformed);
+    labelled(e, "reason", "malformed", ltn_serve_malformed(e->s));
     labelled(e, "reason", "points", in->rejected_points);
     labelled(e, "reason", "busy", in->rejected_busy);
     labelled(e, "reason", "disk", in->rejected_disk);

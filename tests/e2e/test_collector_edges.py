@@ -59,6 +59,13 @@ def test_hostile_bodies(collector):
     assert harness.http_get(collector.url("/api/v1/nodes/%00"))[0] == 404
     assert harness.http_get(collector.url("/api/v1/jobs/" + "a" * 5000))[0] == 404
     assert harness.http_get(collector.url("/api/v1/stragglers?since=yesterday"))[0] == 400
+    assert harness.http_get(collector.url("/api/v1/incidents?severity=high&since=1d"))[0] == 200
+    assert harness.http_get(collector.url("/api/v1/incidents?severity="))[0] == 400
+    assert harness.http_get(collector.url("/api/v1/incidents?severty=high"))[0] == 400
+    status, _, text = harness.http_get(collector.url("/api/v1/incidents?severity=bogus"))
+    assert status == 400 and b"LOW, MEDIUM, HIGH, CRITICAL" in text
+    refused = collector.get("/api/v1/ingest")["ingest"]["rejected_malformed"]
+    assert refused >= 3, refused  # too large, twice, and not to be read
     assert collector.process.running()
 
 
