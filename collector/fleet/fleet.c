@@ -543,6 +543,7 @@ static bool is_newest(struct ltn_fleet *f, struct ltn_fleet_proc *p,
         ltn_map_done(&p->ops, free); /* another start of the agent counts anew */
         ltn_map_init(&p->ops, MAX_OPS_PER_PROC);
         p->comm_count = 0;
+        memset(p->comms, 0, sizeof(p->comms)); /* else their counts go on from before */
         p->first_steps = p->steps_total = 0;
         p->seen_sequence = 0;
         p->slot_sequence = 0;
