@@ -70,6 +70,14 @@ static void on_verdict(void *ctx, enum ltn_straggler_change change, bool notable
         ltn_log_error("verdict not kept: too many wait for the database");
 }
 
+static void on_window_length(void *ctx, const char *node, uint64_t agent_window_ns)
+{
+    const struct service *s = ctx;
+    ltn_log_warn("%s: its agent's windows are %.3g s long, the collector's %.3g s; give both the "
+                 "same window",
+                 node, (double)agent_window_ns / 1e9, (double)s->fleet->opts.window_ns / 1e9);
+}
+
 static void on_tick(void *arg)
 {
     struct service *s = arg;
@@ -142,7 +150,7 @@ static int make_state(struct service *s, struct ltn_errinfo *info)
 {
     const struct ltn_collector_conf *c = s->conf;
     struct ltn_fleet_opts fo;
-    struct ltn_fleet_sink sink = {s, on_verdict};
+    struct ltn_fleet_sink sink = {s, on_verdict, on_window_length};
     struct ltn_series_opts so = {.max_per_family = c->max_series_per_metric,
                                  .max_series = c->max_series,
                                  .expire_ns = 300 * LTN_NS_PER_S};

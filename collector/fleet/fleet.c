@@ -34,6 +34,12 @@ size_t ltn_fleet_key2(char *out, size_t size, const char *a, const char *b)
     return n < 0 ? 0 : ((size_t)n < size ? (size_t)n : size - 1);
 }
 
+size_t ltn_fleet_key3(char *out, size_t size, const char *a, const char *b, const char *c)
+{
+    int n = snprintf(out, size, "%s\x1f%s\x1f%s", a, b, c);
+    return n < 0 ? 0 : ((size_t)n < size ? (size_t)n : size - 1);
+}
+
 struct ltn_fleet *ltn_fleet_new(const struct ltn_fleet_opts *opts,
                                 const struct ltn_fleet_sink *sink)
 {
@@ -47,6 +53,7 @@ struct ltn_fleet *ltn_fleet_new(const struct ltn_fleet_opts *opts,
     f->closed = calloc(opts->max_verdicts > 0 ? opts->max_verdicts : 1, sizeof(*f->closed));
     ltn_map_init(&f->nodes, opts->max_nodes);
     ltn_map_init(&f->procs, opts->max_processes);
+    ltn_map_init(&f->pids, opts->max_processes);
     ltn_map_init(&f->jobs, opts->max_jobs);
     ltn_map_init(&f->open, opts->max_processes);
     ltn_map_init(&f->incidents, opts->max_incidents);
@@ -62,6 +69,7 @@ static void free_proc(void *v)
 {
     struct ltn_fleet_proc *p = v;
     ltn_map_done(&p->ops, free);
+    free(p->place);
     free(p);
 }
 
@@ -83,6 +91,7 @@ static void free_job(void *v)
 {
     struct ltn_fleet_job *j = v;
     ltn_map_done(&j->procs, NULL);
+    ltn_map_done(&j->places, NULL);
     ltn_map_done(&j->groups, free_group);
     free(j);
 }
@@ -99,6 +108,7 @@ void ltn_fleet_free(struct ltn_fleet *f)
     if (f == NULL)
         return;
     ltn_map_done(&f->procs, free_proc);
+    ltn_map_done(&f->pids, NULL);
     ltn_map_done(&f->jobs, free_job);
     ltn_map_done(&f->nodes, free_node);
     ltn_map_done(&f->open, free);
@@ -129,6 +139,22 @@ static struct ltn_fleet_node *get_node(struct ltn_fleet *f, const char *name)
     return n;
 }
 
+/* A window that ends in our future proves that the node's clock is ahead: nothing is sent before it
+ * happened. One sample is enough, and the corrections of before are void. Likewise a clock that was
+ * corrected and now agrees with ours was set right. True when this sample settled it. */
+static bool clock_moved(const struct ltn_fleet *f, struct ltn_fleet_node *n, int64_t ahead_ns)
+{
+    int64_t w = (int64_t)f->opts.window_ns;
+    bool jumped = ahead_ns > n->clock_offset_ns + w;
+    bool right_again = n->clock_offset_ns > 0 && ahead_ns <= w && ahead_ns >= -3 * w;
+    if (!jumped && !right_again)
+        return false;
+    n->clock_offset_ns = ahead_ns > w ? ahead_ns : 0;
+    n->offset_samples[0] = ahead_ns;
+    n->offset_n = 1;
+    return true;
+}
+
 /* How far the node's clock is from ours, from the ends of its windows. Pushes come late, never
  * early, and late ones by chance: the smallest difference of several counts, and only when it is
  * beyond what lateness explains. */
@@ -136,19 +162,28 @@ static void watch_clock(struct ltn_fleet *f, struct ltn_fleet_node *n, uint64_t 
                         uint64_t received_ns)
 {
     int64_t w = (int64_t)f->opts.window_ns;
-    if (end_ns == 0 || received_ns < n->offset_at_ns + f->opts.window_ns / 2)
+    if (end_ns == 0)
+        return;
+    int64_t ahead_ns = (int64_t)end_ns - (int64_t)received_ns;
+    if (clock_moved(f, n, ahead_ns)) {
+        n->offset_at_ns = received_ns;
+        return;
+    }
+    if (received_ns < n->offset_at_ns + f->opts.window_ns / 2)
         return;
     n->offset_at_ns = received_ns;
-    const size_t cap = LTN_ARRAY_SIZE(n->offset_samples);
-    n->offset_samples[n->offset_n++ % cap] = (int64_t)end_ns - (int64_t)received_ns;
-    if (n->offset_n < cap)
-        return;
+    const uint32_t cap = LTN_ARRAY_SIZE(n->offset_samples);
+    n->offset_samples[n->offset_n++ % cap] = ahead_ns;
+    uint32_t have = n->offset_n < cap ? n->offset_n : cap;
     int64_t low = INT64_MAX, high = INT64_MIN;
-    for (size_t i = 0; i < cap; i++) {
+    for (uint32_t i = 0; i < have; i++) {
         low = n->offset_samples[i] < low ? n->offset_samples[i] : low;
         high = n->offset_samples[i] > high ? n->offset_samples[i] : high;
     }
-    n->clock_offset_ns = low > w || high < -3 * w ? high : 0;
+    if (low > w)
+        n->clock_offset_ns = high;
+    else if (have == cap) /* behind, or just late: only many samples tell */
+        n->clock_offset_ns = high < -3 * w ? high : 0;
 }
 
 static void note_sequence(struct ltn_fleet *f, struct ltn_fleet_node *n,
@@ -227,6 +262,35 @@ static void take_health(struct ltn_fleet_node *n, const struct ltn_update_health
     }
 }
 
+/* Windows in a row of another length before it is believed: single ones are short or long when an
+ * agent starts or is held up. */
+#define ODD_LENGTHS 3
+
+static void watch_length(struct ltn_fleet *f, struct ltn_fleet_node *n,
+                         const struct ltn_update_resource *r)
+{
+    uint64_t w = f->opts.window_ns;
+    if (r->start_ns == 0 || r->end_ns <= r->start_ns || !r->has_sequence ||
+        r->sequence == n->length_sequence)
+        return;
+    uint64_t length = r->end_ns - r->start_ns;
+    uint64_t apart = length > w ? length - w : w - length;
+    n->length_sequence = r->sequence;
+    if (apart <= w / 4) {
+        n->odd_lengths = 0;
+        n->length_differs = false;
+        n->agent_window_ns = length;
+        return;
+    }
+    f->counters.windows_length++;
+    if (n->odd_lengths < ODD_LENGTHS && ++n->odd_lengths < ODD_LENGTHS)
+        return;
+    n->agent_window_ns = length;
+    if (!n->length_differs && f->sink.on_window_length != NULL)
+        f->sink.on_window_length(f->sink.ctx, n->name, length);
+    n->length_differs = true;
+}
+
 static struct ltn_fleet_node *take_node(struct ltn_fleet *f, const struct ltn_update *u,
                                         const struct ltn_update_resource *r)
 {
@@ -240,6 +304,7 @@ static struct ltn_fleet_node *take_node(struct ltn_fleet *f, const struct ltn_up
         (void)ltn_copy_str(n->version, sizeof(n->version), r->version);
     note_sequence(f, n, r);
     watch_clock(f, n, r->end_ns, u->received_ns);
+    watch_length(f, n, r);
     if (!r->is_process) {
         take_gpus(f, n, r->gpus);
         take_health(n, &r->health);
@@ -249,19 +314,42 @@ static struct ltn_fleet_node *take_node(struct ltn_fleet *f, const struct ltn_up
 
 /* ---- processes and jobs ---- */
 
-static size_t proc_key(char *out, size_t size, const struct ltn_update_resource *r)
+static size_t pid_key(char *out, size_t size, const char *node, uint32_t pid)
 {
-    int n = snprintf(out, size, "%s\x1f%u\x1f%llu", r->node, r->pid,
-                     (unsigned long long)r->proc_start_ns);
+    int n = snprintf(out, size, "%s\x1f%u", node, pid);
     return n < 0 ? 0 : ((size_t)n < size ? (size_t)n : size - 1);
+}
+
+static size_t proc_key(char *out, size_t size, const char *node, uint32_t pid, uint64_t start_ns)
+{
+    int n = snprintf(out, size, "%s\x1f%u\x1f%llu", node, pid, (unsigned long long)start_ns);
+    return n < 0 ? 0 : ((size_t)n < size ? (size_t)n : size - 1);
+}
+
+/* The process of that id that started at about that time: another agent, or the same one after a
+ * restart, may tell the start of a process a little differently. */
+static struct ltn_fleet_proc *same_pid(const struct ltn_fleet *f, const struct ltn_fleet_node *node,
+                                       const struct ltn_update_resource *r)
+{
+    char key[LTN_FLEET_KEY_BYTES];
+    size_t len = pid_key(key, sizeof(key), node->name, r->pid);
+    struct ltn_fleet_proc *p = ltn_map_get(&f->pids, key, len);
+    if (p == NULL || r->proc_start_ns == 0 || p->start_ns == 0)
+        return NULL;
+    uint64_t apart = p->start_ns > r->proc_start_ns ? p->start_ns - r->proc_start_ns
+                                                    : r->proc_start_ns - p->start_ns;
+    return apart < LTN_FLEET_SAME_START_NS ? p : NULL;
 }
 
 static struct ltn_fleet_proc *get_proc(struct ltn_fleet *f, struct ltn_fleet_node *node,
                                        const struct ltn_update_resource *r)
 {
     char key[LTN_FLEET_KEY_BYTES];
-    size_t len = proc_key(key, sizeof(key), r);
+    size_t len = proc_key(key, sizeof(key), node->name, r->pid, r->proc_start_ns);
     struct ltn_fleet_proc *p = ltn_map_get(&f->procs, key, len);
+    if (p != NULL)
+        return p;
+    p = same_pid(f, node, r);
     if (p != NULL)
         return p;
     p = calloc(1, sizeof(*p));
@@ -277,6 +365,9 @@ static struct ltn_fleet_proc *get_proc(struct ltn_fleet *f, struct ltn_fleet_nod
     p->first_seen_ns = f->now_ns;
     ltn_map_init(&p->ops, MAX_OPS_PER_PROC);
     node->process_count++;
+    len = pid_key(key, sizeof(key), node->name, r->pid);
+    if (ltn_map_put(&f->pids, key, len, p) != 0)
+        f->counters.refused_processes++; /* only its restarts cannot be told from others */
     return p;
 }
 
@@ -294,15 +385,20 @@ static struct ltn_fleet_job *get_job(struct ltn_fleet *f, const char *key)
     (void)ltn_copy_str(j->key, sizeof(j->key), key);
     ltn_map_init(&j->procs, f->opts.max_processes);
     ltn_map_init(&j->groups, 4096);
+    ltn_map_init(&j->places, f->opts.max_processes);
     j->first_seen_ns = f->now_ns;
     return j;
 }
 
-static void leave_job(struct ltn_fleet *f, struct ltn_fleet_proc *p, const char *key, size_t len)
+static void leave_job(struct ltn_fleet *f, struct ltn_fleet_proc *p)
 {
+    char key[LTN_FLEET_KEY_BYTES];
     if (p->job == NULL)
         return;
+    size_t len = proc_key(key, sizeof(key), p->node->name, p->pid, p->start_ns);
     ltn_fleet_group_leave(f, p);
+    ltn_fleet_place_leave(p);
+    p->replaced = false;
     (void)ltn_map_del(&p->job->procs, key, len);
     p->job = NULL;
     p->role = -1;
@@ -321,6 +417,7 @@ static void join_job(struct ltn_fleet *f, struct ltn_fleet_proc *p,
         (void)ltn_copy_str(name, sizeof(name), r->job);
     else if (big != NULL)
         (void)snprintf(name, sizeof(name), "comm-%016llx", (unsigned long long)big->id);
+    p->rank_given = r->rank >= 0;
     p->rank = r->rank >= 0 ? r->rank : (big != NULL ? big->rank : -1);
     p->world_size = r->world_size >= 0 ? r->world_size : (big != NULL ? big->size : -1);
     p->local_rank = r->local_rank;
@@ -331,8 +428,8 @@ static void join_job(struct ltn_fleet *f, struct ltn_fleet_proc *p,
     if (name[0] == '\0' || (p->job != NULL && strcmp(p->job->key, name) == 0))
         return;
     char key[LTN_FLEET_KEY_BYTES];
-    size_t len = proc_key(key, sizeof(key), r);
-    leave_job(f, p, key, len);
+    size_t len = proc_key(key, sizeof(key), p->node->name, p->pid, p->start_ns);
+    leave_job(f, p);
     struct ltn_fleet_job *j = get_job(f, name);
     if (j != NULL && ltn_map_put(&j->procs, key, len, p) == 0)
         p->job = j;
@@ -425,15 +522,28 @@ static void take_op(struct ltn_fleet *f, struct ltn_fleet_proc *p, const struct 
     }
 }
 
+/* True for what the agent before the present one still sends, or a second one beside it: its totals
+ * are its own and must not be mixed with those of the present one. */
+static bool is_of_former(const struct ltn_fleet *f, const struct ltn_fleet_proc *p,
+                         const struct ltn_update_resource *r)
+{
+    return p->last_instance[0] != '\0' && strcmp(p->last_instance, r->instance) == 0 &&
+           f->now_ns < p->instance_seen_ns + 3 * f->opts.window_ns;
+}
+
 /* True for the newest window of the process, also when it comes again: late ones must not put
  * counters back. */
-static bool is_newest(struct ltn_fleet_proc *p, const struct ltn_update_resource *r)
+static bool is_newest(struct ltn_fleet *f, struct ltn_fleet_proc *p,
+                      const struct ltn_update_resource *r)
 {
+    p->instance_seen_ns = f->now_ns;
     if (strcmp(p->seen_instance, r->instance) != 0) {
+        (void)ltn_copy_str(p->last_instance, sizeof(p->last_instance), p->seen_instance);
         (void)ltn_copy_str(p->seen_instance, sizeof(p->seen_instance), r->instance);
         ltn_map_done(&p->ops, free); /* another start of the agent counts anew */
         ltn_map_init(&p->ops, MAX_OPS_PER_PROC);
         p->comm_count = 0;
+        memset(p->comms, 0, sizeof(p->comms)); /* else their counts go on from before */
         p->first_steps = p->steps_total = 0;
         p->seen_sequence = 0;
         p->slot_sequence = 0;
@@ -450,11 +560,12 @@ static void take_process(struct ltn_fleet *f, struct ltn_fleet_node *node,
     struct ltn_fleet_proc *p = get_proc(f, node, r);
     if (p == NULL)
         return;
-    bool newest = is_newest(p, r);
+    bool former = is_of_former(f, p, r);
+    bool newest = !former && is_newest(f, p, r);
     p->last_seen_ns = f->now_ns;
     (void)ltn_copy_str(p->comm, sizeof(p->comm), r->comm);
     (void)ltn_copy_str(p->gpu_uuid, sizeof(p->gpu_uuid), r->gpu_uuid);
-    for (const struct ltn_update_op *o = r->ops; o != NULL; o = o->next)
+    for (const struct ltn_update_op *o = former ? NULL : r->ops; o != NULL; o = o->next)
         take_op(f, p, o);
     if (newest) {
         take_comms(f, p, r->comms);
@@ -524,11 +635,12 @@ static void tick_job(struct ltn_fleet *f, struct ltn_fleet_job *j)
 static void drop_proc(struct ltn_fleet *f, struct ltn_fleet_proc *p)
 {
     char key[LTN_FLEET_KEY_BYTES];
-    struct ltn_update_resource r = {
-        .node = p->node->name, .pid = p->pid, .proc_start_ns = p->start_ns};
-    size_t len = proc_key(key, sizeof(key), &r);
-    leave_job(f, p, key, len);
+    leave_job(f, p);
     p->node->process_count--;
+    size_t len = pid_key(key, sizeof(key), p->node->name, p->pid);
+    if (ltn_map_get(&f->pids, key, len) == p)
+        (void)ltn_map_del(&f->pids, key, len);
+    len = proc_key(key, sizeof(key), p->node->name, p->pid, p->start_ns);
     (void)ltn_map_del(&f->procs, key, len);
     free_proc(p);
 }
@@ -572,6 +684,18 @@ void ltn_fleet_tick(struct ltn_fleet *f, uint64_t now_ns)
         pos = 0;
     }
     drop_orphans(f);
+}
+
+size_t ltn_fleet_job_ranks(const struct ltn_fleet_job *job, size_t *ret_replaced)
+{
+    size_t n = 0, replaced = 0, pos = 0;
+    for (const struct ltn_fleet_proc *p; (p = ltn_map_next(&job->procs, &pos)) != NULL;) {
+        n += p->is_rank && !p->replaced ? 1 : 0;
+        replaced += p->replaced ? 1 : 0;
+    }
+    if (ret_replaced != NULL)
+        *ret_replaced = replaced;
+    return job->world_size > 0 && n > (size_t)job->world_size ? (size_t)job->world_size : n;
 }
 
 bool ltn_fleet_node_up(const struct ltn_fleet *f, const struct ltn_fleet_node *n, uint64_t now_ns)

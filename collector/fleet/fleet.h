@@ -29,9 +29,12 @@
     X(windows, "rank windows taken")                                                               \
     X(windows_duplicate, "rank windows that came again and changed nothing")                       \
     X(windows_late, "rank windows that came after their group was judged")                         \
+    X(windows_length, "agent windows of another length than the collector's")                      \
     X(windows_gap, "agent windows that never came, by their sequence")                             \
     X(groups_scored, "group windows judged")                                                       \
-    X(groups_abstained, "group windows in which nothing could be said")
+    X(groups_abstained, "group windows in which nothing could be said")                            \
+    X(ranks_replaced, "processes that a newer one of the same rank replaced")                      \
+    X(samples_duplicate, "samples left out of an exposition: their labels were there")
 
 struct ltn_fleet_counters {
 #define LTN_FLEET_COUNTER(name, help) uint64_t name;
@@ -78,6 +81,10 @@ struct ltn_fleet_node {
     int64_t offset_samples[6];
     uint32_t offset_n;
     uint64_t offset_at_ns;
+    uint64_t agent_window_ns; /* length of its windows; 0: not known */
+    uint64_t length_sequence; /* window whose length was looked at last */
+    uint32_t odd_lengths;     /* in a row that are not as long as ours */
+    bool length_differs;
     struct ltn_fleet_gpu gpus[LTN_FLEET_GPUS];
     size_t gpu_count;
     struct ltn_update_health health; /* drops is NULL: see below */
@@ -124,12 +131,17 @@ struct ltn_fleet_proc {
     uint64_t first_seen_ns, last_seen_ns;
     uint64_t seen_sequence; /* newest window of that agent instance */
     char seen_instance[64];
-    struct ltn_map ops; /* "source\x1fop" -> struct ltn_update_op of its own */
+    char last_instance[64];    /* the agent before, which may still have pushes under way */
+    uint64_t instance_seen_ns; /* when seen_instance was heard last */
+    struct ltn_map ops;        /* "source\x1fop" -> struct ltn_update_op of its own */
     struct ltn_fleet_comm comms[LTN_FLEET_COMMS];
     size_t comm_count;
     uint64_t steps_total, first_steps;
     bool is_rank;
-    int role; /* index into job->roles; -1: not yet known */
+    bool rank_given; /* the rank is the job's, not that of a communicator */
+    bool replaced;   /* ended: a newer process has the rank */
+    char *place;     /* key in job->places; owned; NULL: in none */
+    int role;        /* index into job->roles; -1: not yet known */
     unsigned role_misses;
     struct ltn_fleet_group *group; /* NULL: none yet */
     uint64_t last_slot, slot_sequence;
@@ -158,6 +170,7 @@ struct ltn_fleet_group {
     size_t n, cap;
     uint64_t next_slot; /* the next to be judged; 0: none yet */
     uint64_t scored_ns; /* end of the newest judged window */
+    uint64_t judged_ns; /* our time of that judgement */
     struct ltn_straggler_status status;
     double step_ns;        /* median of the newest window */
     double self_median_ns; /* likewise */
@@ -169,6 +182,7 @@ struct ltn_fleet_job {
     int32_t world_size;
     struct ltn_map procs;  /* "node\x1fpid\x1fstart" -> struct ltn_fleet_proc */
     struct ltn_map groups; /* name -> struct ltn_fleet_group */
+    struct ltn_map places; /* of a rank -> the struct ltn_fleet_proc that has it now */
     struct ltn_fleet_role roles[LTN_FLEET_ROLES];
     size_t role_count;
     double gpu_hours_lost; /* since this collector first saw the job */
@@ -214,6 +228,8 @@ void ltn_fleet_opts_default(struct ltn_fleet_opts *o);
 struct ltn_fleet_sink {
     void *ctx;
     ltn_straggler_event_fn *on_verdict; /* changes, after the fleet took them in; may be NULL */
+    /* Once per node whose agent's windows are not as long as ours; may be NULL. */
+    void (*on_window_length)(void *ctx, const char *node, uint64_t agent_window_ns);
 };
 
 struct ltn_fleet {
@@ -222,8 +238,9 @@ struct ltn_fleet {
     struct ltn_straggler *straggler;
     struct ltn_map nodes;             /* name */
     struct ltn_map procs;             /* "node\x1fpid\x1fstart" */
+    struct ltn_map pids;              /* "node\x1fpid" -> newest process of that id */
     struct ltn_map jobs;              /* key */
-    struct ltn_map open;              /* "job\x1fkey" -> struct ltn_fleet_verdict */
+    struct ltn_map open;              /* "job\x1fgroup\x1fkey" -> struct ltn_fleet_verdict */
     struct ltn_fleet_verdict *closed; /* ring of max_verdicts */
     size_t closed_n, closed_at;
     struct ltn_map incidents; /* "node\x1fid" -> struct ltn_fleet_incident */
@@ -262,6 +279,23 @@ const struct ltn_fleet_verdict *ltn_fleet_closed(const struct ltn_fleet *f, size
 const struct ltn_fleet_window *ltn_fleet_newest(const struct ltn_fleet_proc *p);
 /* The i-th newest remembered window, NULL at the end. */
 const struct ltn_fleet_past *ltn_fleet_past(const struct ltn_fleet_proc *p, size_t i);
+
+/* What can be said of all ranks that send windows. */
+struct ltn_fleet_outcome {
+    const char *state; /* static: "straggler" (a verdict is open), "no_straggler", "partial" (nobody
+                        * is slow among those judged), "cannot_tell" (nobody is judged) */
+    size_t judged, unjudged; /* ranks */
+    char reason[384];        /* why some are not judged; "" when all are */
+};
+void ltn_fleet_outcome(const struct ltn_fleet *f, struct ltn_fleet_outcome *ret);
+
+/* Ranks of a job that send windows, at most its world size; *ret_replaced (may be NULL): processes
+ * that a newer one of the same rank replaced. */
+size_t ltn_fleet_job_ranks(const struct ltn_fleet_job *job, size_t *ret_replaced);
+
+/* The open verdict of this very process, NULL when there is none. */
+const struct ltn_fleet_verdict *ltn_fleet_proc_verdict(const struct ltn_fleet *f,
+                                                       const struct ltn_fleet_proc *p);
 
 /* The open verdict of a process of that node, NULL when there is none. */
 const struct ltn_fleet_verdict *ltn_fleet_node_verdict(const struct ltn_fleet *f, const char *node);

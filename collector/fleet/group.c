@@ -106,6 +106,8 @@ static bool place(struct ltn_fleet *f, struct ltn_fleet_proc *p)
 {
     char name[LTN_STRAGGLER_JOB_BYTES];
     bool tied = false;
+    if (p->rank_given && !ltn_fleet_place_take(f, p, ""))
+        return false; /* at once: its role may take some windows */
     p->role = ltn_fleet_role_of(p);
     if (p->role < 0)
         return false;
@@ -119,6 +121,8 @@ static bool place(struct ltn_fleet *f, struct ltn_fleet_proc *p)
                        p->role);
     else
         (void)snprintf(name, sizeof(name), "size-%d/role-%d", size, p->role);
+    if (!p->rank_given && !ltn_fleet_place_take(f, p, name))
+        return false;
     if (p->group != NULL && strcmp(p->group->name, name) == 0)
         return true;
     ltn_fleet_group_leave(f, p);
@@ -150,6 +154,10 @@ static uint64_t slot_of(const struct ltn_fleet *f, struct ltn_fleet_proc *p,
 {
     double w = (double)f->opts.window_ns;
     double at = ((double)res->end_ns - (double)p->node->clock_offset_ns) / w;
+    /* Whatever a node says, none of its windows ends in our future. */
+    double now = (double)f->now_ns / w;
+    if (at > now + 2)
+        at = now;
     uint64_t rounded = (uint64_t)llround(fmax(1, at));
     if (p->last_slot != 0 && res->has_sequence && res->sequence > p->slot_sequence) {
         /* The sequence says how many windows lie between; it wins while the clock agrees. */
@@ -160,6 +168,12 @@ static uint64_t slot_of(const struct ltn_fleet *f, struct ltn_fleet_proc *p,
     return rounded;
 }
 
+uint64_t ltn_fleet_incarnation(const struct ltn_fleet_proc *p)
+{
+    uint64_t v = p->start_ns ^ ((uint64_t)p->pid << 32);
+    return v != 0 ? v : 1;
+}
+
 static void fill_member(const struct ltn_fleet_proc *p, const struct ltn_update_rank *r,
                         struct ltn_straggler_member *m)
 {
@@ -167,7 +181,7 @@ static void fill_member(const struct ltn_fleet_proc *p, const struct ltn_update_
     memcpy(m->key, p->key, sizeof(m->key));
     (void)ltn_copy_str(m->node, sizeof(m->node), p->node->name);
     m->rank = p->rank;
-    m->incarnation = p->start_ns ^ ((uint64_t)p->pid << 32);
+    m->incarnation = ltn_fleet_incarnation(p);
     m->step_ns = r->step_ns;
     m->self_ns = r->self_ns;
     m->peer_wait_ns = r->peer_wait_ns;
@@ -225,7 +239,9 @@ void ltn_fleet_rank_window(struct ltn_fleet *f, struct ltn_fleet_proc *p,
     if (p->job == NULL || !place(f, p))
         return;
     struct ltn_fleet_group *g = p->group;
-    if (g->next_slot == 0)
+    /* The first to come need not be the first in time: until something was judged the group begins
+     * where its earliest window is. */
+    if (g->next_slot == 0 || (g->scored_ns == 0 && slot < g->next_slot))
         g->next_slot = slot;
     if (slot < g->next_slot)
         f->counters.windows_late++;
@@ -235,7 +251,7 @@ void ltn_fleet_rank_window(struct ltn_fleet *f, struct ltn_fleet_proc *p,
 
 /* ---- judging ---- */
 
-static bool alive(const struct ltn_fleet *f, const struct ltn_fleet_proc *p)
+bool ltn_fleet_rank_alive(const struct ltn_fleet *f, const struct ltn_fleet_proc *p)
 {
     return f->now_ns < p->last_window_ns + LTN_FLEET_RANK_GONE * f->opts.window_ns;
 }
@@ -246,7 +262,7 @@ static size_t expected(const struct ltn_fleet *f, const struct ltn_fleet_group *
 {
     size_t live = 0, roles = 0, pos = 0;
     for (size_t i = 0; i < g->n; i++)
-        live += alive(f, g->members[i]) ? 1 : 0;
+        live += ltn_fleet_rank_alive(f, g->members[i]) ? 1 : 0;
     for (const struct ltn_fleet_group *o; (o = ltn_map_next(&g->job->groups, &pos)) != NULL;)
         roles += o->comm_id == g->comm_id && o->size == g->size && o->n > 0 ? 1 : 0;
     if (roles == 1 && g->size > 0 && (size_t)g->size > live)
@@ -337,6 +353,7 @@ static void judge(struct ltn_fleet *f, struct ltn_fleet_group *g, uint64_t slot,
         .n = p->n,
     };
     g->scored_ns = w.end_ns;
+    g->judged_ns = f->now_ns;
     g->step_ns = median_of(f, p, false);
     g->self_median_ns = median_of(f, p, true);
     note_ratios(f, p);
@@ -394,6 +411,20 @@ static bool slot_due(const struct ltn_fleet *f, struct ltn_fleet_group *g, uint6
     return f->now_ns >= (a.first_ns > end_ns ? a.first_ns : end_ns) + grace_ns;
 }
 
+/* Newest slot that half of the living members have reached: one node that is ahead must not put its
+ * group's windows out of reach. Needs scratch for all members; 0 without any. */
+static uint64_t common_slot(struct ltn_fleet *f, const struct ltn_fleet_group *g)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < g->n; i++)
+        if (ltn_fleet_rank_alive(f, g->members[i]))
+            f->scratch[n++] = (double)g->members[i]->last_slot;
+    if (n == 0)
+        return 0;
+    ltn_sort_f64(f->scratch, n);
+    return (uint64_t)f->scratch[(n - 1) / 2];
+}
+
 void ltn_fleet_group_run(struct ltn_fleet *f, struct ltn_fleet_group *g)
 {
     if (g->n == 0 || g->next_slot == 0 || !make_room(f, g->n))
@@ -404,8 +435,9 @@ void ltn_fleet_group_run(struct ltn_fleet *f, struct ltn_fleet_group *g)
         newest = g->members[i]->last_slot > newest ? g->members[i]->last_slot : newest;
     struct present p = {.members = calloc(g->n, sizeof(*p.members)),
                         .past = calloc(g->n, sizeof(*p.past))};
-    if (newest >= g->next_slot + LTN_FLEET_WINDOWS)
-        g->next_slot = newest - LTN_FLEET_WINDOWS + 1; /* older ones are in no ring any more */
+    uint64_t common = common_slot(f, g);
+    if (common >= g->next_slot + LTN_FLEET_WINDOWS)
+        g->next_slot = common - LTN_FLEET_WINDOWS + 1; /* older ones are in no ring any more */
     for (int k = 0; p.members != NULL && p.past != NULL && k < MAX_SLOTS_AT_ONCE; k++) {
         if (g->next_slot > newest || !slot_due(f, g, g->next_slot, want))
             break;

@@ -14,7 +14,7 @@ static struct ltn_fleet_verdict *open_slot(struct ltn_fleet *f,
                                            const struct ltn_straggler_verdict *v)
 {
     char key[LTN_FLEET_KEY_BYTES];
-    size_t len = ltn_fleet_key2(key, sizeof(key), v->job, v->key);
+    size_t len = ltn_fleet_key3(key, sizeof(key), v->job, v->group, v->key);
     struct ltn_fleet_verdict *o = ltn_map_get(&f->open, key, len);
     if (o != NULL)
         return o;
@@ -53,7 +53,7 @@ void ltn_fleet_on_verdict(void *ctx, enum ltn_straggler_change change, bool nota
     }
     if (change == LTN_VERDICT_CLOSED) {
         char key[LTN_FLEET_KEY_BYTES];
-        size_t len = ltn_fleet_key2(key, sizeof(key), v->job, v->key);
+        size_t len = ltn_fleet_key3(key, sizeof(key), v->job, v->group, v->key);
         free(ltn_map_del(&f->open, key, len));
         keep_closed(f, v);
     }
@@ -85,6 +85,20 @@ const struct ltn_fleet_verdict *ltn_fleet_closed(const struct ltn_fleet *f, size
     if (i >= f->closed_n)
         return NULL;
     return &f->closed[(f->closed_at + f->opts.max_verdicts - 1 - i) % f->opts.max_verdicts];
+}
+
+const struct ltn_fleet_verdict *ltn_fleet_proc_verdict(const struct ltn_fleet *f,
+                                                       const struct ltn_fleet_proc *p)
+{
+    char key[LTN_FLEET_KEY_BYTES];
+    if (p->job == NULL || p->group == NULL || p->replaced)
+        return NULL;
+    size_t len = ltn_fleet_key3(key, sizeof(key), p->job->key, p->group->name, p->key);
+    const struct ltn_fleet_verdict *o = ltn_map_get(&f->open, key, len);
+    if (o == NULL || strcmp(o->v.node, p->node->name) != 0)
+        return NULL;
+    /* 0: of an earlier run, which did not keep it */
+    return o->v.incarnation == 0 || o->v.incarnation == ltn_fleet_incarnation(p) ? o : NULL;
 }
 
 const struct ltn_fleet_verdict *ltn_fleet_node_verdict(const struct ltn_fleet *f, const char *node)

@@ -17,11 +17,22 @@ static uint64_t as_u64(const struct ltn_otlp_number *p)
     return v > 0 && v < 1.8e19 ? (uint64_t)v : 0;
 }
 
-/* Seconds on the wire; NaN and negative ones count as not sent. */
+/* Longest time of a step that is believed: 1 h. */
+#define MAX_STEP_S 3600.0
+
+/* A figure of a step that no window can have. */
+static bool plausible(enum ltn_wire_metric metric, double v)
+{
+    bool is_time = metric == LTN_WIRE_STEP_DURATION || metric == LTN_WIRE_STEP_SELF ||
+                   metric == LTN_WIRE_STEP_WAIT || metric == LTN_WIRE_STEP_SPLIT ||
+                   metric == LTN_WIRE_PREEMPTOR;
+    return isfinite(v) && v >= 0 && (!is_time || v <= MAX_STEP_S);
+}
+
+/* Seconds on the wire, which are plausible. */
 static double as_ns(const struct ltn_otlp_number *p)
 {
-    double v = ltn_otlp_number_f64(p);
-    return isfinite(v) && v >= 0 ? v * 1e9 : 0;
+    return ltn_otlp_number_f64(p) * 1e9;
 }
 
 static void note_time(struct ltn_update_resource *r, const struct ltn_otlp_point *p)
@@ -178,8 +189,11 @@ static void step_number(struct ltn_decoder *d, const struct ltn_otlp_number *p)
     struct ltn_update_rank *r = &d->resource->steps;
     struct ltn_otlp_str fault;
     double v = ltn_otlp_number_f64(p);
-    if (!isfinite(v) || v < 0)
+    if (!plausible(d->metric, v)) {
+        d->result->rejected++;
+        d->result->message = "implausible figure of a step: not finite, negative or over 1 h";
         return;
+    }
     if (d->metric != LTN_WIRE_STEP_COUNT && p->point.start_ns != 0)
         d->resource->start_ns = p->point.start_ns;
     switch (d->metric) {
@@ -207,7 +221,7 @@ static void step_number(struct ltn_decoder *d, const struct ltn_otlp_number *p)
             r->minor_faults = v;
         break;
     case LTN_WIRE_STEP_COVERAGE:
-        r->coverage = v;
+        r->coverage = fmin(1, v);
         break;
     case LTN_WIRE_STEP_COLLECTIVES:
         r->collectives = v;
@@ -255,6 +269,8 @@ static int gpu_number(struct ltn_decoder *d, const struct ltn_otlp_number *p)
         return 0;
     switch (d->metric) {
     case LTN_WIRE_GPU_UTILIZATION: {
+        if (p->point.start_ns != 0)
+            d->resource->start_ns = p->point.start_ns;
         const char *model = ltn_decode_attr_text(d, p->point.attrs, "hw.model", 64);
         g->utilization = v;
         g->model = model != NULL ? model : "";

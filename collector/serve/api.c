@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -80,6 +81,24 @@ static void bad_since(struct ltn_http_request *req)
 {
     ltn_http_reply_error(req, LTN_ERR_MALFORMED, "since: a duration such as 5m, or Unix time in ns",
                          0);
+}
+
+/* True when the query has no parameter but these; else the request is answered. */
+static bool only_params(struct ltn_http_request *req, const char *const *names, size_t n,
+                        const char *message)
+{
+    for (const char *q = ltn_http_query(req); *q != '\0';) {
+        size_t part = strcspn(q, "&"), name = strcspn(q, "&=");
+        bool known = part == 0;
+        for (size_t i = 0; i < n; i++)
+            known = known || (strlen(names[i]) == name && strncmp(names[i], q, name) == 0);
+        if (!known) {
+            ltn_http_reply_error(req, LTN_ERR_MALFORMED, message, 0);
+            return false;
+        }
+        q += part + (q[part] == '&' ? 1 : 0);
+    }
+    return true;
 }
 
 static void on_overview(void *arg, struct ltn_http_request *req)
@@ -187,6 +206,9 @@ static void on_stragglers(void *arg, struct ltn_http_request *req)
     struct ltn_buf b;
     struct ltn_json j;
     uint64_t since;
+    static const char *const names[] = {"since"};
+    if (!only_params(req, names, LTN_ARRAY_SIZE(names), "unknown parameter: since is known"))
+        return;
     if (!parse_since(req, ltn_now_unix_ns(), &since)) {
         bad_since(req);
         return;
@@ -196,20 +218,41 @@ static void on_stragglers(void *arg, struct ltn_http_request *req)
     finish_object(req, 200, &b, &j);
 }
 
+/* As docs/incidents.md names them, worst last. */
+static bool is_severity(const char *text)
+{
+    static const char *const severities[] = {"LOW", "MEDIUM", "HIGH", "CRITICAL"};
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(severities); i++)
+        if (strcasecmp(text, severities[i]) == 0)
+            return true;
+    return false;
+}
+
 static void on_incidents(void *arg, struct ltn_http_request *req)
 {
     struct ltn_buf b;
     struct ltn_json j;
     char node[LTN_NAME_BYTES], severity[32];
     struct ltn_incident_query q = {.limit = INCIDENTS_LIMIT};
+    static const char *const names[] = {"since", "node", "severity"};
+    if (!only_params(req, names, LTN_ARRAY_SIZE(names),
+                     "unknown parameter: since, node and severity are known"))
+        return;
     if (!parse_since(req, ltn_now_unix_ns(), &q.since_ns)) {
         bad_since(req);
         return;
     }
     if (ltn_http_query_get(req, "node", node, sizeof(node)))
         q.node = node;
-    if (ltn_http_query_get(req, "severity", severity, sizeof(severity)))
+    if (strstr(ltn_http_query(req), "severity=") != NULL) {
+        if (!ltn_http_query_get(req, "severity", severity, sizeof(severity)) ||
+            !is_severity(severity)) {
+            ltn_http_reply_error(req, LTN_ERR_MALFORMED,
+                                 "severity: one of LOW, MEDIUM, HIGH, CRITICAL", 0);
+            return;
+        }
         q.severity = severity;
+    }
     begin_object(&b, &j);
     ltn_serve_incidents(&j, arg, &q);
     finish_object(req, 200, &b, &j);

@@ -49,6 +49,10 @@ void ltn_serve_ingest(struct ltn_json *j, const struct ltn_serve *s, uint64_t no
 /* page.c: the page or one of its files, by the request's path. */
 void ltn_serve_on_page(void *arg, struct ltn_http_request *req);
 
+/* Export requests refused as malformed: by the decoder, and bodies that the server refused before
+ * (broken, over the limits). */
+uint64_t ltn_serve_malformed(const struct ltn_serve *s);
+
 /* True and no reason when ready; else reasons, as many as fit. */
 #define LTN_READY_REASONS 4
 size_t ltn_serve_not_ready(const struct ltn_serve *s, char reasons[LTN_READY_REASONS][192]);
@@ -60,9 +64,5 @@ void **ltn_serve_sorted(const struct ltn_map *m, int (*cmp)(const void *, const 
 int ltn_serve_by_node_name(const void *a, const void *b);
 int ltn_serve_by_job_key(const void *a, const void *b);
 int ltn_serve_by_rank(const void *a, const void *b);
-
-/* Open verdict of a rank, NULL when there is none. */
-const struct ltn_fleet_verdict *ltn_serve_open_verdict(const struct ltn_serve *s,
-                                                       const struct ltn_fleet_proc *p);
 
 #endif /* LTN_SERVE_INTERNAL_H */

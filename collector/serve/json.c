@@ -45,16 +45,6 @@ int ltn_serve_by_rank(const void *a, const void *b)
     return (*x)->start_ns < (*y)->start_ns ? -1 : (*x)->start_ns > (*y)->start_ns;
 }
 
-const struct ltn_fleet_verdict *ltn_serve_open_verdict(const struct ltn_serve *s,
-                                                       const struct ltn_fleet_proc *p)
-{
-    char key[2 * LTN_NAME_BYTES + 64];
-    if (p->job == NULL)
-        return NULL;
-    (void)snprintf(key, sizeof(key), "%s\x1f%s", p->job->key, p->key);
-    return ltn_map_get_str(&s->fleet->open, key);
-}
-
 /* ---- small things ---- */
 
 static void kv_known(struct ltn_json *j, const char *key, double v)
@@ -244,6 +234,8 @@ static void put_health(struct ltn_json *j, const struct ltn_fleet_node *n)
     kv_text(j, "instance", n->instance);
     ltn_json_kv_u64(j, "window_sequence", n->sequence);
     ltn_json_kv_u64(j, "windows_missing", n->gaps);
+    kv_ns(j, "window_ns", (double)n->agent_window_ns);
+    ltn_json_kv_bool(j, "window_differs", n->length_differs);
     ltn_json_kv_u64(j, "calls_seen", h->calls);
     ltn_json_kv_u64(j, "records_emitted", h->records_emitted);
     ltn_json_kv_u64(j, "records_read", h->records_read);
@@ -268,6 +260,7 @@ static void put_process(struct ltn_json *j, const struct ltn_fleet_proc *p)
     ltn_json_kv_str(j, "job", p->job != NULL ? p->job->key : NULL);
     kv_rank(j, "rank", p->rank);
     kv_text(j, "gpu_uuid", p->gpu_uuid);
+    ltn_json_kv_bool(j, "replaced", p->replaced);
     ltn_json_kv_time(j, "started_at", "started_at_ns", p->start_ns);
     ltn_json_kv_time(j, "last_seen", "last_seen_ns", p->last_seen_ns);
     ltn_json_close_object(j);
@@ -354,7 +347,7 @@ static void put_rank(struct ltn_json *j, const struct ltn_serve *s, const struct
                      size_t windows)
 {
     const struct ltn_fleet_window *w = ltn_fleet_newest(p);
-    const struct ltn_fleet_verdict *v = ltn_serve_open_verdict(s, p);
+    const struct ltn_fleet_verdict *v = ltn_fleet_proc_verdict(s->fleet, p);
     ltn_json_open_object(j);
     kv_rank(j, "rank", p->rank);
     ltn_json_kv_str(j, "rank_key", p->key);
@@ -407,14 +400,6 @@ static void put_group(struct ltn_json *j, const struct ltn_fleet_group *g)
     ltn_json_close_object(j);
 }
 
-static size_t job_ranks(const struct ltn_fleet_job *job)
-{
-    size_t n = 0, pos = 0;
-    for (const struct ltn_fleet_proc *p; (p = ltn_map_next(&job->procs, &pos)) != NULL;)
-        n += p->is_rank ? 1 : 0;
-    return n;
-}
-
 static size_t job_open(const struct ltn_serve *s, const struct ltn_fleet_job *job)
 {
     size_t n = 0, pos = 0;
@@ -427,7 +412,7 @@ void ltn_serve_job(struct ltn_json *j, const struct ltn_serve *s, const struct l
                    const struct ltn_job_query *q, uint64_t now_ns)
 {
     double step_ns = 0;
-    size_t pos = 0, ranks = job_ranks(job);
+    size_t pos = 0, replaced = 0, ranks = ltn_fleet_job_ranks(job, &replaced);
     for (const struct ltn_fleet_group *g; (g = ltn_map_next(&job->groups, &pos)) != NULL;)
         step_ns = g->step_ns > step_ns ? g->step_ns : step_ns;
     ltn_json_open_object(j);
@@ -435,6 +420,7 @@ void ltn_serve_job(struct ltn_json *j, const struct ltn_serve *s, const struct l
     ltn_json_kv_bool(j, "running", now_ns < job->last_seen_ns + 3 * s->fleet->opts.window_ns);
     kv_rank(j, "world_size", job->world_size > 0 ? job->world_size : -1);
     ltn_json_kv_u64(j, "ranks_count", ranks);
+    ltn_json_kv_u64(j, "ranks_replaced", replaced);
     kv_known(j, "coverage", job->world_size > 0 ? (double)ranks / (double)job->world_size : -1);
     kv_ns(j, "step_time_ns", step_ns);
     ltn_json_kv_u64(j, "stragglers_open", job_open(s, job));
@@ -452,10 +438,11 @@ void ltn_serve_job(struct ltn_json *j, const struct ltn_serve *s, const struct l
         void **procs = ltn_serve_sorted(&job->procs, ltn_serve_by_rank, &n);
         ltn_json_key(j, "ranks");
         ltn_json_open_array(j);
-        for (size_t i = 0; i < n; i++)
-            if (q->rank_key == NULL ||
-                strcmp(q->rank_key, ((const struct ltn_fleet_proc *)procs[i])->key) == 0)
-                put_rank(j, s, procs[i], q->windows);
+        for (size_t i = 0; i < n; i++) {
+            const struct ltn_fleet_proc *p = procs[i];
+            if (!p->replaced && (q->rank_key == NULL || strcmp(q->rank_key, p->key) == 0))
+                put_rank(j, s, p, q->windows);
+        }
         ltn_json_close_array(j);
         free(procs);
     }
@@ -490,7 +477,7 @@ void ltn_serve_overview(struct ltn_json *j, const struct ltn_serve *s, uint64_t 
     }
     pos = 0;
     for (const struct ltn_fleet_job *o; (o = ltn_map_next(&s->fleet->jobs, &pos)) != NULL;) {
-        ranks += job_ranks(o);
+        ranks += ltn_fleet_job_ranks(o, NULL);
         lost += o->gpu_hours_lost;
     }
     pos = 0;
@@ -517,6 +504,11 @@ void ltn_serve_overview(struct ltn_json *j, const struct ltn_serve *s, uint64_t 
     ltn_json_kv_u64(j, "jobs", s->fleet->jobs.len);
     ltn_json_kv_u64(j, "ranks", ranks);
     ltn_json_kv_u64(j, "stragglers_open", s->fleet->open.len);
+    struct ltn_fleet_outcome outcome;
+    ltn_fleet_outcome(s->fleet, &outcome);
+    ltn_json_kv_str(j, "verdict_state", outcome.state);
+    kv_text(j, "verdict_reason", outcome.reason);
+    ltn_json_kv_u64(j, "ranks_judged", outcome.judged);
     ltn_json_kv_u64(j, "incidents_open", open_incidents);
     ltn_json_kv_f64(j, "gpu_hours_lost", lost);
     ltn_json_key(j, "worst_incident");

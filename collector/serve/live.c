@@ -130,8 +130,18 @@ void ltn_serve_ops(struct ltn_json *j, const struct ltn_serve *s, const char *no
 
 /* ---- intake ---- */
 
-static void put_ingest(struct ltn_json *j, const struct ltn_ingest_stats *in)
+uint64_t ltn_serve_malformed(const struct ltn_serve *s)
 {
+    struct ltn_http_stats st;
+    ltn_http_server_stats(s->otlp_server, &st);
+    return ltn_ingest_stats(s->ingest)->rejected_malformed + st.refused_malformed + st.refused_body;
+}
+
+static void put_ingest(struct ltn_json *j, const struct ltn_serve *s)
+{
+    struct ltn_ingest_stats copy = *ltn_ingest_stats(s->ingest);
+    const struct ltn_ingest_stats *in = &copy;
+    copy.rejected_malformed = ltn_serve_malformed(s);
     ltn_json_key(j, "ingest");
     ltn_json_open_object(j);
 #define PUT(name, help) ltn_json_kv_u64(j, #name, in->name);
@@ -203,7 +213,7 @@ static void put_agents(struct ltn_json *j, const struct ltn_fleet *f)
 void ltn_serve_ingest(struct ltn_json *j, const struct ltn_serve *s, uint64_t now_ns)
 {
     ltn_json_kv_time(j, "now", "now_ns", now_ns);
-    put_ingest(j, ltn_ingest_stats(s->ingest));
+    put_ingest(j, s);
     put_store(j, s->store);
     ltn_json_key(j, "fleet");
     ltn_json_open_object(j);

@@ -242,7 +242,8 @@ static const struct ltn_fleet_proc *find_rank(const struct ltn_fleet_job *job, i
     const struct ltn_fleet_proc *found = NULL;
     size_t pos = 0;
     for (const struct ltn_fleet_proc *p; (p = ltn_map_next(&job->procs, &pos)) != NULL;)
-        if (p->rank == rank && (found == NULL || p->last_window_ns > found->last_window_ns))
+        if (p->rank == rank && !p->replaced &&
+            (found == NULL || p->last_window_ns > found->last_window_ns))
             found = p;
     return found;
 }
@@ -252,7 +253,7 @@ static json_t *explain(const struct ltn_serve *s, const struct ltn_fleet_proc *p
                        bool verbose)
 {
     char text[1024];
-    const struct ltn_fleet_verdict *v = ltn_serve_open_verdict(s, p);
+    const struct ltn_fleet_verdict *v = ltn_fleet_proc_verdict(s->fleet, p);
     const struct ltn_fleet_group *g = p->group;
     bool compared = peers->n > 0;
     json_t *o = json_object();
@@ -391,7 +392,7 @@ static struct compared *compare_all(const struct ltn_fleet_job *job, const json_
 
 static json_t *compared_row(const struct ltn_serve *s, const struct compared *c)
 {
-    const struct ltn_fleet_verdict *v = ltn_serve_open_verdict(s, c->p);
+    const struct ltn_fleet_verdict *v = ltn_fleet_proc_verdict(s->fleet, c->p);
     bool grew = c->ratio > 0 && c->part_excess > 0;
     return json_pack("[i, s, o, o, o, o, o, o, o, f, o, o]", (int)c->p->rank, c->p->node->name,
                      ns(c->m->self_ns), c->ratio > 0 ? json_real(c->ratio) : json_null(),

@@ -191,39 +191,122 @@ static bool shown(const struct expo *e, const struct ltn_fleet_proc *p)
            e->now_ns < p->last_window_ns + 3 * e->s->fleet->opts.window_ns;
 }
 
+/* Of several objects with the same labels the newest is exposed; the others are counted. */
+struct picks {
+    struct ltn_map newest; /* labels -> object */
+};
+
+static size_t pick_key(char *out, size_t size, const struct ltn_prom_label *l, size_t n)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t k = strnlen(l[i].value, size);
+        if (len + k + 1 >= size)
+            break;
+        memcpy(out + len, l[i].value, k);
+        len += k;
+        out[len++] = '\x1f';
+    }
+    return len;
+}
+
+/* What has these labels so far, NULL for nothing. */
+static const void *picked(const struct picks *p, const struct ltn_prom_label *l, size_t n)
+{
+    char key[1024];
+    size_t len = pick_key(key, sizeof(key), l, n);
+    return ltn_map_get(&p->newest, key, len);
+}
+
+static void pick(struct picks *p, const struct ltn_prom_label *l, size_t n, const void *o)
+{
+    char key[1024];
+    size_t len = pick_key(key, sizeof(key), l, n);
+    union {
+        const void *in;
+        void *out;
+    } v = {o};
+    (void)!ltn_map_put(&p->newest, key, len, v.out); /* without memory nothing is exposed of it */
+}
+
+#define RANK_LABELS(p)                                                                             \
+    {                                                                                              \
+        {"job", (p)->job->key}, {"node", (p)->node->name},                                         \
+        {                                                                                          \
+            "rank", (p)->key                                                                       \
+        }                                                                                          \
+    }
+#define VERDICT_LABELS(o)                                                                          \
+    {                                                                                              \
+        {"cause", (o)->v.cause}, {"job", (o)->v.job}, {"node", (o)->v.node},                       \
+        {                                                                                          \
+            "rank", (o)->v.key                                                                     \
+        }                                                                                          \
+    }
+
+static void pick_ranks(struct expo *e, struct picks *picks)
+{
+    size_t pos = 0;
+    ltn_map_init(&picks->newest, e->s->fleet->opts.max_processes);
+    for (const struct ltn_fleet_proc *p; (p = ltn_map_next(&e->s->fleet->procs, &pos)) != NULL;) {
+        if (!shown(e, p))
+            continue;
+        struct ltn_prom_label l[] = RANK_LABELS(p);
+        const struct ltn_fleet_proc *other = picked(picks, l, 3);
+        e->s->fleet->counters.samples_duplicate += other != NULL ? 1 : 0;
+        if (other == NULL || p->last_window_ns >= other->last_window_ns)
+            pick(picks, l, 3, p);
+    }
+}
+
+static void pick_verdicts(struct expo *e, struct picks *picks)
+{
+    size_t pos = 0;
+    ltn_map_init(&picks->newest, e->s->fleet->opts.max_processes);
+    for (const struct ltn_fleet_verdict *o; (o = ltn_map_next(&e->s->fleet->open, &pos)) != NULL;) {
+        struct ltn_prom_label l[] = VERDICT_LABELS(o);
+        const struct ltn_fleet_verdict *other = picked(picks, l, 4);
+        e->s->fleet->counters.samples_duplicate += other != NULL ? 1 : 0;
+        if (other == NULL || o->v.updated_at_ns >= other->v.updated_at_ns)
+            pick(picks, l, 4, o);
+    }
+}
+
 static void put_ranks(struct expo *e)
 {
     static const enum own families[] = {
         OWN_lanterne_rank_self_time_ratio, OWN_lanterne_rank_self_time_seconds,
         OWN_lanterne_rank_peer_wait_seconds, OWN_lanterne_rank_step_seconds};
+    struct picks picks;
+    pick_ranks(e, &picks);
     for (size_t k = 0; k < LTN_ARRAY_SIZE(families); k++) {
         size_t pos = 0;
         family(e, families[k]);
-        for (const struct ltn_fleet_proc *p;
-             (p = ltn_map_next(&e->s->fleet->procs, &pos)) != NULL;) {
-            const struct ltn_fleet_window *w = shown(e, p) ? ltn_fleet_newest(p) : NULL;
+        for (const struct ltn_fleet_proc *p; (p = ltn_map_next(&picks.newest, &pos)) != NULL;) {
+            const struct ltn_fleet_window *w = ltn_fleet_newest(p);
             double v = w != NULL ? rank_value(families[k], p, w) : 0;
             if (w == NULL || (k == 0 && v <= 0))
                 continue;
-            struct ltn_prom_label l[] = {
-                {"job", p->job->key}, {"node", p->node->name}, {"rank", p->key}};
+            struct ltn_prom_label l[] = RANK_LABELS(p);
             sample(e, l, 3, v);
         }
     }
+    ltn_map_done(&picks.newest, NULL);
 }
 
 static void put_verdicts(struct expo *e)
 {
+    struct picks picks;
+    pick_verdicts(e, &picks);
     for (int k = 0; k < 2; k++) {
         size_t pos = 0;
         family(e, k == 0 ? OWN_lanterne_straggler : OWN_lanterne_straggler_effect_ratio);
-        for (const struct ltn_fleet_verdict *o;
-             (o = ltn_map_next(&e->s->fleet->open, &pos)) != NULL;) {
-            struct ltn_prom_label l[] = {
-                {"cause", o->v.cause}, {"job", o->v.job}, {"node", o->v.node}, {"rank", o->v.key}};
+        for (const struct ltn_fleet_verdict *o; (o = ltn_map_next(&picks.newest, &pos)) != NULL;) {
+            struct ltn_prom_label l[] = VERDICT_LABELS(o);
             sample(e, l, 4, k == 0 ? 1 : o->v.effect_pct / 100);
         }
     }
+    ltn_map_done(&picks.newest, NULL);
 }
 
 static void put_jobs(struct expo *e)
@@ -304,7 +387,7 @@ static void put_ingest(struct expo *e)
     one(e, OWN_lanterne_collector_points_received_total, (double)in->points_received);
     one(e, OWN_lanterne_collector_logs_received_total, (double)in->logs_received);
     family(e, OWN_lanterne_collector_rejected_total);
-    labelled(e, "reason", "malformed", in->rejected_malformed);
+    labelled(e, "reason", "malformed", ltn_serve_malformed(e->s));
     labelled(e, "reason", "points", in->rejected_points);
     labelled(e, "reason", "busy", in->rejected_busy);
     labelled(e, "reason", "disk", in->rejected_disk);

@@ -28,16 +28,23 @@ static void put_nodes(const struct ltn_serve *s, struct ltn_buf *b, uint64_t now
     }
     if (n > MAX_NODES_SHOWN)
         (void)ltn_buf_printf(b, "... and %zu more\n", n - MAX_NODES_SHOWN);
+    for (size_t i = 0; i < n && i < MAX_NODES_SHOWN; i++) {
+        const struct ltn_fleet_node *o = nodes[i];
+        if (o->length_differs)
+            (void)ltn_buf_printf(b,
+                                 "%s: its agent's windows are %.3g s long, the collector's %.3g s; "
+                                 "give both the same window\n",
+                                 o->name, (double)o->agent_window_ns / 1e9,
+                                 (double)s->fleet->opts.window_ns / 1e9);
+    }
     free(nodes);
 }
 
 static void put_rank(const struct ltn_serve *s, struct ltn_buf *b, const struct ltn_fleet_proc *p)
 {
     const struct ltn_fleet_window *w = ltn_fleet_newest(p);
-    const struct ltn_fleet_verdict *v = ltn_serve_open_verdict(s, p);
+    const struct ltn_fleet_verdict *v = ltn_fleet_proc_verdict(s->fleet, p);
     double ratio = 0;
-    if (w == NULL)
-        return;
     for (size_t i = 0; i < 3 && ratio <= 0; i++) {
         const struct ltn_fleet_past *past = ltn_fleet_past(p, i);
         ratio = past != NULL ? (double)past->ratio : 0;
@@ -58,13 +65,23 @@ static void put_rank(const struct ltn_serve *s, struct ltn_buf *b, const struct 
 
 static void put_job(const struct ltn_serve *s, struct ltn_buf *b, const struct ltn_fleet_job *job)
 {
-    size_t n = 0, pos = 0, shown = 0;
+    size_t n = 0, pos = 0, shown = 0, replaced = 0, more = 0;
     double step_ns = 0;
     for (const struct ltn_fleet_group *g; (g = ltn_map_next(&job->groups, &pos)) != NULL;)
         step_ns = fmax(step_ns, g->step_ns);
     void **procs = ltn_serve_sorted(&job->procs, ltn_serve_by_rank, &n);
-    (void)ltn_buf_printf(b, "\nJOB %s: %zu of %d ranks, step %.2f ms, %.3f GPU-hours lost\n",
-                         job->key, n, job->world_size, step_ns / 1e6, job->gpu_hours_lost);
+    (void)ltn_buf_printf(b, "\nJOB %s: %zu of ", job->key, ltn_fleet_job_ranks(job, &replaced));
+    if (job->world_size > 0)
+        (void)ltn_buf_printf(b, "%d ranks", job->world_size);
+    else
+        (void)ltn_buf_puts(b, "? ranks");
+    if (replaced > 0)
+        (void)ltn_buf_printf(b, " (%zu replaced)", replaced);
+    if (step_ns > 0)
+        (void)ltn_buf_printf(b, ", step %.2f ms", step_ns / 1e6);
+    else
+        (void)ltn_buf_puts(b, ", step -");
+    (void)ltn_buf_printf(b, ", %.3f GPU-hours lost\n", job->gpu_hours_lost);
     pos = 0;
     for (const struct ltn_fleet_group *g; (g = ltn_map_next(&job->groups, &pos)) != NULL;)
         if (g->status.note[0] != '\0')
@@ -74,10 +91,19 @@ static void put_job(const struct ltn_serve *s, struct ltn_buf *b, const struct l
             (void)ltn_buf_printf(b, "  %s\n", ltn_straggler_state_name(g->status.state));
     (void)ltn_buf_printf(b, "  %6s  %-24s %13s %13s %10s %8s\n", "RANK", "NODE", "SELF TIME",
                          "PEER WAIT", "VS PEERS", "GPU CLK");
-    for (size_t i = 0; i < n && shown < MAX_RANKS_SHOWN; i++, shown++)
-        put_rank(s, b, procs[i]);
-    if (n > MAX_RANKS_SHOWN)
-        (void)ltn_buf_printf(b, "  ... and %zu more ranks\n", n - MAX_RANKS_SHOWN);
+    for (size_t i = 0; i < n; i++) {
+        const struct ltn_fleet_proc *p = procs[i];
+        if (p->replaced || ltn_fleet_newest(p) == NULL)
+            continue;
+        if (shown == MAX_RANKS_SHOWN) {
+            more++;
+            continue;
+        }
+        put_rank(s, b, p);
+        shown++;
+    }
+    if (more > 0)
+        (void)ltn_buf_printf(b, "  ... and %zu more ranks\n", more);
     free(procs);
 }
 
@@ -85,7 +111,15 @@ static void put_stragglers(const struct ltn_serve *s, struct ltn_buf *b)
 {
     size_t pos = 0;
     if (s->fleet->open.len == 0) {
-        (void)ltn_buf_puts(b, "\nNo straggler: nobody is being waited for.\n");
+        struct ltn_fleet_outcome o;
+        ltn_fleet_outcome(s->fleet, &o);
+        if (strcmp(o.state, "cannot_tell") == 0)
+            (void)ltn_buf_printf(b, "\nCannot tell: %s.\n", o.reason);
+        else if (o.unjudged > 0)
+            (void)ltn_buf_printf(b, "\nNo straggler among %zu ranks; cannot tell about %zu: %s.\n",
+                                 o.judged, o.unjudged, o.reason);
+        else
+            (void)ltn_buf_puts(b, "\nNo straggler: nobody is being waited for.\n");
         return;
     }
     (void)ltn_buf_puts(b, "\nSTRAGGLERS\n");
@@ -116,7 +150,7 @@ static void put_ingest(const struct ltn_serve *s, struct ltn_buf *b)
         "refused: %llu malformed, %llu busy, %llu disk; %llu points rejected\n",
         (unsigned long long)in->requests, (unsigned long long)in->acknowledged,
         (unsigned long long)in->points_received, (unsigned long long)in->logs_received,
-        (unsigned long long)in->rejected_malformed, (unsigned long long)in->rejected_busy,
+        (unsigned long long)ltn_serve_malformed(s), (unsigned long long)in->rejected_busy,
         (unsigned long long)in->rejected_disk, (unsigned long long)in->rejected_points);
     (void)ltn_buf_printf(b, "Store: %llu commits, %llu failed, %zu waiting%s%s\n",
                          (unsigned long long)st.commits, (unsigned long long)st.failed_commits,

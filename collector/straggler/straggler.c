@@ -308,6 +308,7 @@ static void identify(const struct ltn_round *r, const struct ltn_case *c,
     memcpy(v->node, c->in->node, sizeof(v->node));
     v->node[sizeof(v->node) - 1] = '\0';
     v->rank = c->in->rank;
+    v->incarnation = c->in->incarnation;
     v->peers = (uint32_t)(r->n - 1);
     v->self_time_ns = c->in->self_ns;
     v->peer_median_ns = exp(c->peer_x);

@@ -99,6 +99,7 @@ struct ltn_straggler_verdict {
     char key[LTN_STRAGGLER_KEY_BYTES];
     char node[LTN_STRAGGLER_NODE_BYTES];
     int32_t rank;
+    uint64_t incarnation; /* of the process; 0: not known (put back from an earlier run) */
     enum ltn_straggler_method method;
     double effect_pct;     /* how much slower than its reference */
     uint32_t peers;        /* members compared with */

@@ -197,9 +197,22 @@ bool ltn_parse_size_bytes(const char *s, uint64_t *ret_bytes)
 }
 
 /* C0, DEL and C1 (U+0080..U+009F), which terminals obey as well. */
+/* Marks that turn the direction of text: U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069. What
+ * is shown would not be what is there. */
+static bool is_bidi(const unsigned char *p, size_t len)
+{
+    if (len != 3 || p[0] != 0xe2 || (p[1] != 0x80 && p[1] != 0x81))
+        return false;
+    if (p[1] == 0x80)
+        return p[2] == 0x8e || p[2] == 0x8f || (p[2] >= 0xaa && p[2] <= 0xae);
+    return p[2] >= 0xa6 && p[2] <= 0xa9;
+}
+
 static bool is_control(const char *s, size_t len)
 {
     const unsigned char *p = (const unsigned char *)s;
+    if (is_bidi(p, len))
+        return true;
     return len == 1 ? p[0] < 0x20 || p[0] == 0x7f : len == 2 && p[0] == 0xc2 && p[1] < 0xa0;
 }
 

@@ -59,7 +59,67 @@ def test_hostile_bodies(collector):
     assert harness.http_get(collector.url("/api/v1/nodes/%00"))[0] == 404
     assert harness.http_get(collector.url("/api/v1/jobs/" + "a" * 5000))[0] == 404
     assert harness.http_get(collector.url("/api/v1/stragglers?since=yesterday"))[0] == 400
+    assert harness.http_get(collector.url("/api/v1/incidents?severity=high&since=1d"))[0] == 200
+    assert harness.http_get(collector.url("/api/v1/incidents?severity="))[0] == 400
+    assert harness.http_get(collector.url("/api/v1/incidents?severty=high"))[0] == 400
+    status, _, text = harness.http_get(collector.url("/api/v1/incidents?severity=bogus"))
+    assert status == 400 and b"LOW, MEDIUM, HIGH, CRITICAL" in text
+    refused = collector.get("/api/v1/ingest")["ingest"]["rejected_malformed"]
+    assert refused >= 3, refused  # too large, twice, and not to be read
     assert collector.process.running()
+
+
+def _status(collector):
+    return harness.http_get(collector.url("/api/v1/status"), headers={"Accept": "text/plain"})[2].decode()
+
+
+def _samples(collector):
+    """Names and labels of all samples of /metrics."""
+    return [line.rsplit(" ", 1)[0] for line in harness.http_get(collector.url("/metrics"))[2].decode().splitlines()
+            if line and not line.startswith("#")]
+
+
+def test_an_agent_restart_makes_no_second_ranks(collector):
+    job = cu.Job(nodes=4, per_node=2, seed=33)
+    for k in range(14):
+        if k == 7:  # agents start again and tell the start of the same processes a little differently
+            job.instance = {n: f"agent-{n}-again" for n in job.nodes}
+            for r in (r for ranks in job.ranks.values() for r in ranks):
+                r.start_ns += 40_000_000
+        for q in job.next_window().values():
+            assert collector.post("/v1/metrics", q.bytes())[0] == 200
+    text = _status(collector)
+    assert "8 of 8 ranks" in text, text
+    assert "No straggler: nobody is being waited for." in text, text
+    seen = _samples(collector)
+    assert len(seen) == len(set(seen))
+    assert len([s for s in seen if s.startswith("lanterne_rank_self_time_seconds{")]) == 8
+    overview = collector.get("/api/v1/overview")
+    assert overview["verdict_state"] == "no_straggler" and overview["ranks"] == 8
+
+
+def test_status_does_not_acquit_whom_nobody_judged(collector):
+    text = _status(collector)
+    assert "Cannot tell: no rank sends windows." in text and "No straggler" not in text
+    job = cu.Job(nodes=1, per_node=1, seed=34)
+    for q in job.next_window().values():
+        assert collector.post("/v1/metrics", q.bytes())[0] == 200
+    text = _status(collector)
+    assert "Cannot tell: job train-1: " in text and "step -" in text, text
+    overview = collector.get("/api/v1/overview")
+    assert overview["verdict_state"] == "cannot_tell" and overview["verdict_reason"]
+
+
+def test_another_window_length_is_noticed(collector):
+    job = cu.Job(nodes=2, per_node=1, window_ns=2 * cu.SECOND, seed=35)
+    for _ in range(5):
+        for q in job.next_window().values():
+            assert collector.post("/v1/metrics", q.bytes())[0] == 200
+    assert "node-1: its agent's windows are 2 s long, the collector's 10 s" in _status(collector)
+    agent = collector.get("/api/v1/nodes")["nodes"][1]["agent"]
+    assert agent["window_differs"] is True and agent["window_ns"] == 2 * cu.SECOND
+    assert collector.metric("lanterne_collector_fleet_total", kind="windows_length") >= 6
+    assert collector.process.log().count("node-1: its agent's windows") == 1
 
 
 def _varint(n):

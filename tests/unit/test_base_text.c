@@ -168,6 +168,10 @@ static void clean_text(void **state)
         {"nbsp\xc2\xa0", "nbsp\xc2\xa0"},
         {"\xff\xfe", "??"},
         {"cut\xe2\x82", "cut??"},
+        {"a\xe2\x80\xae"
+         "b\xe2\x80\xaa\xe2\x81\xa6\xe2\x81\xa9\xe2\x80\x8e\xe2\x80\x8f",
+         "a?b?????"},
+        {"\xe2\x80\x93\xe2\x80\x8d\xe2\x81\xaa", "\xe2\x80\x93\xe2\x80\x8d\xe2\x81\xaa"},
     };
     for (size_t i = 0; i < LTN_ARRAY_SIZE(cases); i++) {
         char out[64];

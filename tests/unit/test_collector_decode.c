@@ -138,6 +138,31 @@ static void steps_and_their_parts(void **state)
     ltn_update_free(u);
 }
 
+static void implausible_times_are_rejected_and_counted(void **state)
+{
+    static const double bad[] = {(double)INFINITY, 1e308, 3601, -0.001, (double)NAN};
+    static const char *const names[] = {"lanterne.step.duration", "lanterne.step.self_time",
+                                        "lanterne.step.peer_wait"};
+    (void)state;
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(bad); i++) {
+        for (size_t k = 0; k < LTN_ARRAY_SIZE(names); k++) {
+            begin();
+            process();
+            number("lanterne.step.coverage", LTN_OTLP_GAUGE, 1e300, "", "");
+            for (size_t m = 0; m < LTN_ARRAY_SIZE(names); m++)
+                number(names[m], LTN_OTLP_GAUGE, m == k ? bad[i] : 0.05, "", "");
+            struct ltn_decode_result r = decode();
+            assert_int_equal(r.rejected, 1);
+            assert_non_null(r.message);
+            const struct ltn_update_rank *s = &r.update->resources->steps;
+            assert_int_equal(s->present, k == 2);
+            assert_true(s->step_ns <= 50e6 && s->self_ns <= 50e6 && s->peer_wait_ns <= 50e6);
+            assert_true(s->coverage <= 1);
+            ltn_update_free(r.update);
+        }
+    }
+}
+
 static void a_window_without_self_time_is_no_rank_window(void **state)
 {
     (void)state;
@@ -274,6 +299,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_and_their_parts),
+        cmocka_unit_test(implausible_times_are_rejected_and_counted),
         cmocka_unit_test(a_window_without_self_time_is_no_rank_window),
         cmocka_unit_test(nodes_gpus_and_series),
         cmocka_unit_test(broken_requests_leave_nothing),

@@ -16,7 +16,7 @@ struct push {
     const char *node;
     const char *instance;
     uint64_t sequence;
-    uint64_t end_ns;
+    uint64_t begin_ns, end_ns; /* begin 0: not told */
     int32_t rank, world;
     const char *job;
     uint64_t steps;
@@ -30,6 +30,9 @@ struct push {
     uint64_t launches;
     double clock;
     uint64_t reasons;
+    bool by_comm;      /* the agent does not know rank and world of the job */
+    uint32_t pid;      /* 0: by the rank */
+    uint64_t start_ns; /* 0: 5 */
 };
 
 static void apply(struct ltn_fleet *f, const struct push *p, uint64_t now_ns)
@@ -54,14 +57,15 @@ static void apply(struct ltn_fleet *f, const struct push *p, uint64_t now_ns)
                                        .version = "1",
                                        .sequence = p->sequence,
                                        .has_sequence = true,
+                                       .start_ns = p->begin_ns,
                                        .end_ns = p->end_ns,
                                        .is_process = true,
-                                       .pid = 100 + (uint32_t)p->rank,
-                                       .proc_start_ns = 5,
+                                       .pid = p->pid != 0 ? p->pid : 100 + (uint32_t)p->rank,
+                                       .proc_start_ns = p->start_ns != 0 ? p->start_ns : 5,
                                        .comm = "python3",
                                        .job = p->job != NULL ? p->job : "",
-                                       .rank = p->rank,
-                                       .world_size = p->world,
+                                       .rank = p->by_comm ? -1 : p->rank,
+                                       .world_size = p->by_comm ? -1 : p->world,
                                        .local_rank = 0,
                                        .gpu_uuid = p->clock > 0 ? "GPU-1" : "",
                                        .ops = p->launches > 0 ? &op : NULL,
@@ -105,7 +109,7 @@ static void on_verdict(void *ctx, enum ltn_straggler_change change, bool notable
 static void setup(struct world *w, const struct ltn_fleet_opts *opts)
 {
     struct ltn_fleet_opts o;
-    struct ltn_fleet_sink sink = {w, on_verdict};
+    struct ltn_fleet_sink sink = {w, on_verdict, NULL};
     ltn_fleet_opts_default(&o);
     memset(w, 0, sizeof(*w));
     w->f = ltn_fleet_new(opts != NULL ? opts : &o, &sink);
@@ -404,9 +408,323 @@ static void lost_windows_are_counted_by_sequence(void **state)
     ltn_fleet_free(w.f);
 }
 
+/* ---- one process per rank ---- */
+
+#define START_NS (1600000000ULL * 1000000000ULL)
+
+static struct ltn_fleet_proc *in_place(struct ltn_fleet *f, const char *key)
+{
+    struct ltn_fleet_group *g = only_group(f, "job");
+    struct ltn_fleet_proc *found = NULL;
+    for (size_t i = 0; i < g->n; i++) {
+        if (strcmp(g->members[i]->key, key) != 0)
+            continue;
+        assert_null(found);
+        found = g->members[i];
+    }
+    return found;
+}
+
+static void a_start_time_told_differently_is_one_process(void **state)
+{
+    struct world w;
+    (void)state;
+    setup(&w, NULL);
+    for (uint64_t k = 1; k <= 20; k++) {
+        for (int i = 0; i < 4; i++) {
+            struct push p = window(&w, i, 4, k, 0);
+            p.start_ns = START_NS;
+            if (k > 10) { /* the agents were started again */
+                p.instance = w.instance[i + 8];
+                p.sequence = k - 10;
+                p.start_ns = START_NS + 900000000ULL - 100000000ULL * (unsigned)i;
+                p.launches = 1000 * (k - 10);
+                p.steps = 50 * (k - 10);
+                p.comm_sequence = 100 * (k - 10);
+            }
+            apply(w.f, &p, T0 + k * WINDOW_NS + 1000000);
+        }
+    }
+    struct ltn_fleet_job *j = ltn_map_get_str(&w.f->jobs, "job");
+    size_t replaced = 7;
+    assert_int_equal(ltn_fleet_job_ranks(j, &replaced), 4);
+    assert_int_equal(replaced, 0);
+    assert_int_equal(w.f->procs.len, 4);
+    struct ltn_fleet_group *g = only_group(w.f, "job");
+    assert_int_equal(g->n, 4);
+    assert_int_equal(g->status.state, LTN_GROUP_SCORED);
+    assert_int_equal(g->status.used, 4);
+    assert_non_null(ltn_fleet_past(in_place(w.f, "0"), 15)); /* from before the restart */
+    ltn_fleet_free(w.f);
+}
+
+static void two_agents_on_a_node_count_nothing_twice(void **state)
+{
+    struct world w;
+    (void)state;
+    setup(&w, NULL);
+    for (uint64_t k = 1; k <= 20; k++) {
+        for (int i = 0; i < 4; i++) {
+            struct push p = window(&w, i, 4, k, 0);
+            p.start_ns = START_NS;
+            apply(w.f, &p, T0 + k * WINDOW_NS + 1000000);
+            p.instance = w.instance[i + 8];
+            p.start_ns = START_NS + 10000000;
+            apply(w.f, &p, T0 + k * WINDOW_NS + 2000000);
+        }
+    }
+    assert_int_equal(w.f->procs.len, 4);
+    assert_int_equal(only_group(w.f, "job")->status.used, 4);
+    struct ltn_fleet_node *n = ltn_map_get_str(&w.f->nodes, "node-0");
+    size_t pos = 0;
+    const struct ltn_fleet_op *o = ltn_map_next(&n->ops, &pos);
+    assert_non_null(o);
+    assert_true(o->calls <= 21000); /* 20 windows, and once more what the second began with */
+    ltn_fleet_free(w.f);
+}
+
+static void a_newer_process_replaces_the_older_at_once(void **state)
+{
+    struct world w;
+    (void)state;
+    setup(&w, NULL);
+    for (uint64_t k = 1; k <= 24; k++) {
+        for (int i = 0; i < 4; i++) {
+            struct push p = window(&w, i, 4, k, 0);
+            p.start_ns = START_NS;
+            if (k > 12) { /* the job was started again; rank 3 on another node */
+                p.pid = 500 + (uint32_t)i;
+                p.start_ns = START_NS + 12 * WINDOW_NS;
+                p.steps = 50 * (k - 12);
+                p.comm_id = 0xdef;
+                p.comm_sequence = 100 * (k - 12);
+                if (i == 3) {
+                    p.node = w.node[5];
+                    p.instance = w.instance[5];
+                }
+            } else if (i == 1) {
+                p.self_ms = 100;
+            }
+            apply(w.f, &p, T0 + k * WINDOW_NS + 1000000);
+        }
+        if (k == 12)
+            assert_non_null(ltn_fleet_proc_verdict(w.f, in_place(w.f, "1")));
+        if (k == 13)
+            assert_int_equal(w.f->counters.ranks_replaced, 4);
+    }
+    struct ltn_fleet_job *j = ltn_map_get_str(&w.f->jobs, "job");
+    size_t replaced = 0, pos = 0, in_groups = 0;
+    assert_int_equal(ltn_fleet_job_ranks(j, &replaced), 4);
+    assert_int_equal(replaced, 4);
+    for (struct ltn_fleet_group *g; (g = ltn_map_next(&j->groups, &pos)) != NULL;)
+        in_groups += g->n;
+    assert_int_equal(in_groups, 4);
+    assert_int_equal(w.opened, 1);
+    assert_int_equal(w.closed, 1);
+    assert_string_equal(w.last.close_reason, "gone");
+    pos = 0;
+    for (struct ltn_fleet_proc *p; (p = ltn_map_next(&j->procs, &pos)) != NULL;) {
+        assert_int_equal(p->replaced, p->pid < 500);
+        assert_null(ltn_fleet_proc_verdict(w.f, p));
+        if (!p->replaced)
+            assert_int_equal(p->group->status.used, 4);
+    }
+    /* a late window of an old one does not put it back */
+    struct push late = window(&w, 1, 4, 24, 0);
+    late.start_ns = START_NS;
+    apply(w.f, &late, T0 + 24 * WINDOW_NS + 5000000);
+    assert_int_equal(ltn_fleet_job_ranks(j, &replaced), 4);
+    ltn_fleet_free(w.f);
+}
+
+static void a_verdict_is_that_of_one_process_only(void **state)
+{
+    struct world w;
+    (void)state;
+    setup(&w, NULL);
+    /* Two data-parallel groups whose ranks are known by their communicators only: both have a
+     * rank 1, and that of the first is slow. */
+    for (uint64_t k = 1; k <= 12; k++) {
+        for (int i = 0; i < 8; i++) {
+            struct push p = window(&w, i, 8, k, 0);
+            p.pid = 100 + (uint32_t)i;
+            p.rank = i % 4;
+            p.by_comm = true;
+            p.comm_id = i < 4 ? 0xaaa : 0xbbb;
+            p.comm_size = 4;
+            if (i == 1)
+                p.self_ms = 100;
+            apply(w.f, &p, T0 + k * WINDOW_NS + 1000000);
+        }
+    }
+    assert_int_equal(w.f->open.len, 1);
+    size_t pos = 0, named = 0;
+    for (struct ltn_fleet_proc *p; (p = ltn_map_next(&w.f->procs, &pos)) != NULL;) {
+        assert_false(p->replaced);
+        if (ltn_fleet_proc_verdict(w.f, p) == NULL)
+            continue;
+        assert_string_equal(p->node->name, "node-1");
+        named++;
+    }
+    assert_int_equal(named, 1);
+    ltn_fleet_free(w.f);
+}
+
+/* ---- clocks ---- */
+
+/* A job of 8 in which rank 5 is slow, run in real time; the clock of node 2 is off by off_ns from
+ * window from on. The straggler must be found, and nearly every window judged. */
+static void run_with_clock(int64_t off_ns, uint64_t from, uint64_t to, uint64_t max_late)
+{
+    struct world w;
+    setup(&w, NULL);
+    for (uint64_t k = 1; k <= 30; k++) {
+        for (int i = 0; i < 8; i++) {
+            struct push p = window(&w, i, 8, k, i * 1000000);
+            uint64_t now = p.end_ns + 300000000;
+            if (i == 2 && k >= from && k < to)
+                p.end_ns += (uint64_t)off_ns;
+            if (i == 5)
+                p.self_ms = 80;
+            apply(w.f, &p, now);
+        }
+        ltn_fleet_tick(w.f, T0 + k * WINDOW_NS + 4000000000ULL);
+        ltn_fleet_tick(w.f, T0 + k * WINDOW_NS + 8000000000ULL);
+    }
+    struct ltn_fleet_group *g = only_group(w.f, "job");
+    assert_int_equal(w.opened, 1);
+    assert_int_equal(w.last.rank, 5);
+    assert_int_equal(w.last.closed_at_ns, 0);
+    assert_int_equal(g->status.state, LTN_GROUP_SCORED);
+    assert_in_range(g->status.used, 7, 8);
+    assert_true(w.f->counters.groups_scored >= 26);
+    assert_in_range(w.f->counters.windows_late, 0, max_late);
+    ltn_fleet_free(w.f);
+}
+
+static void one_wrong_clock_does_not_silence_the_job(void **state)
+{
+    const int64_t s = 1000000000, hour = 3600 * s;
+    (void)state;
+    run_with_clock(0, 1, 99, 0);
+    run_with_clock(hour, 1, 99, 0);
+    run_with_clock(-hour, 1, 99, 8);
+    run_with_clock(5 * s, 1, 99, 0);
+    run_with_clock(-5 * s, 1, 99, 2);
+    run_with_clock(25 * s, 1, 99, 0);
+    run_with_clock(hour, 12, 99, 1); /* a step while it runs */
+    run_with_clock(-hour, 12, 99, 8);
+    run_with_clock(hour, 12, 20, 2); /* and back */
+    run_with_clock(24 * 365 * hour, 3, 9, 2);
+}
+
+static void a_node_ahead_that_comes_first_does_not_begin_the_group(void **state)
+{
+    struct world w;
+    (void)state;
+    setup(&w, NULL);
+    for (uint64_t k = 1; k <= 12; k++)
+        for (int i = 0; i < 4; i++) {
+            struct push p = window(&w, i, 4, k, i == 0 ? 3600000000000LL : 0);
+            apply(w.f, &p, T0 + k * WINDOW_NS + 2000000);
+        }
+    assert_int_equal(w.f->counters.windows_late, 0);
+    assert_int_equal(only_group(w.f, "job")->status.used, 4);
+    ltn_fleet_free(w.f);
+}
+
+/* ---- what can be said ---- */
+
+static const char *outcome(struct ltn_fleet *f)
+{
+    static struct ltn_fleet_outcome o;
+    ltn_fleet_outcome(f, &o);
+    return o.state;
+}
+
+static void nothing_judged_is_not_no_straggler(void **state)
+{
+    struct world w;
+    struct ltn_fleet_outcome o;
+    (void)state;
+    setup(&w, NULL);
+    assert_string_equal(outcome(w.f), "cannot_tell");
+    for (uint64_t k = 1; k <= 12; k++) {
+        for (int i = 0; i < 4; i++) {
+            struct push p = window(&w, i, 4, k, 0);
+            apply(w.f, &p, T0 + k * WINDOW_NS + 1000000);
+        }
+        if (k == 2)
+            assert_string_equal(outcome(w.f), "cannot_tell"); /* warm-up */
+    }
+    assert_string_equal(outcome(w.f), "no_straggler");
+    /* Only one of four still comes. */
+    for (uint64_t k = 13; k <= 16; k++) {
+        struct push p = window(&w, 0, 4, k, 0);
+        apply(w.f, &p, T0 + k * WINDOW_NS + 1000000);
+        ltn_fleet_tick(w.f, T0 + k * WINDOW_NS + 9000000000ULL);
+    }
+    ltn_fleet_outcome(w.f, &o);
+    assert_string_equal(o.state, "cannot_tell");
+    assert_int_equal(o.judged, 0);
+    assert_non_null(strstr(o.reason, "job job: "));
+    /* Nobody comes any more. */
+    ltn_fleet_tick(w.f, T0 + 60 * WINDOW_NS);
+    ltn_fleet_outcome(w.f, &o);
+    assert_string_equal(o.state, "cannot_tell");
+    assert_string_equal(o.reason, "no rank sends windows");
+    ltn_fleet_free(w.f);
+}
+
+/* ---- windows of another length ---- */
+
+static unsigned length_warnings;
+
+static void on_length(void *ctx, const char *node, uint64_t agent_window_ns)
+{
+    (void)ctx;
+    assert_string_equal(node, "node-1");
+    assert_int_equal(agent_window_ns, WINDOW_NS / 5);
+    length_warnings++;
+}
+
+static void another_window_length_is_noticed_once(void **state)
+{
+    struct world w;
+    struct ltn_fleet_opts o;
+    (void)state;
+    memset(&w, 0, sizeof(w));
+    setup(&w, NULL);
+    ltn_fleet_free(w.f);
+    ltn_fleet_opts_default(&o);
+    w.f = ltn_fleet_new(&o, &(struct ltn_fleet_sink){&w, on_verdict, on_length});
+    assert_non_null(w.f);
+    for (uint64_t k = 1; k <= 10; k++)
+        for (int i = 0; i < 2; i++) {
+            struct push p = window(&w, i, 2, k, 0);
+            p.begin_ns = p.end_ns - (i == 1 ? WINDOW_NS / 5 : WINDOW_NS - 20000000);
+            if (i == 0 && k == 4)
+                p.begin_ns = p.end_ns - WINDOW_NS / 3; /* one short window is no news */
+            apply(w.f, &p, p.end_ns + 1000000);
+        }
+    assert_int_equal(length_warnings, 1);
+    assert_int_equal(w.f->counters.windows_length, 11);
+    assert_true(((struct ltn_fleet_node *)ltn_map_get_str(&w.f->nodes, "node-1"))->length_differs);
+    assert_false(((struct ltn_fleet_node *)ltn_map_get_str(&w.f->nodes, "node-0"))->length_differs);
+    ltn_fleet_free(w.f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_start_time_told_differently_is_one_process),
+        cmocka_unit_test(two_agents_on_a_node_count_nothing_twice),
+        cmocka_unit_test(a_newer_process_replaces_the_older_at_once),
+        cmocka_unit_test(a_verdict_is_that_of_one_process_only),
+        cmocka_unit_test(one_wrong_clock_does_not_silence_the_job),
+        cmocka_unit_test(a_node_ahead_that_comes_first_does_not_begin_the_group),
+        cmocka_unit_test(nothing_judged_is_not_no_straggler),
+        cmocka_unit_test(another_window_length_is_noticed_once),
         cmocka_unit_test(a_straggler_comes_through),
         cmocka_unit_test(windows_of_any_phase_meet),
         cmocka_unit_test(repeats_change_nothing),

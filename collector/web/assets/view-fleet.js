@@ -22,15 +22,14 @@ export async function load(route, overview) {
 
 function quiet(o, jobs) {
   const unsure = jobs.filter((j) => j.running).flatMap((j) => j.groups).filter((g) => g.state !== "scored");
-  const judged = jobs.some((j) => j.groups.some((g) => g.state === "scored"));
-  if (!judged) {
+  if (o.verdict_state === "cannot_tell") {
     return h("article", { class: "verdict neutral" }, h("div", { class: "verdict-text" }, h("h3", null, "Nothing can be said yet"),
-      h("p", null, jobs.length ? unsure[0]?.note || "No group of ranks has been judged so far." : "No job was heard of. Ranks appear with their first collective.")));
+      h("p", null, jobs.length ? `${o.verdict_reason}.` : "No job was heard of. Ranks appear with their first collective.")));
   }
   return h("article", { class: "verdict fine" }, h("div", { class: "verdict-effect", "aria-hidden": "true" }, h("b", null, "✓")),
     h("div", { class: "verdict-text" }, h("h3", null, "Nobody is being waited for"),
       h("p", null, `No open straggler among ${plural(o.ranks, "rank")} of ${plural(o.jobs, "job")}.`,
-        unsure.length ? ` ${plural(unsure.length, "group")} cannot be judged now.` : "")));
+        o.verdict_state === "partial" || unsure.length ? ` Not all can be judged now${o.verdict_reason ? `: ${o.verdict_reason}` : ""}.` : "")));
 }
 
 export function drops(node) {
