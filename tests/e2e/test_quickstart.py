@@ -62,6 +62,7 @@ def require_stage():
     harness.require_netns()
     if os.cpu_count() < 2:
         pytest.skip("needs two CPU cores")
+    os.makedirs(os.path.dirname(LOCK), exist_ok=True)
     with open(LOCK, "w", encoding="ascii") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -152,6 +153,14 @@ def test_a_busy_machine_is_measured_and_said(wait_pct):
         assert "this machine is busy: ranks waited 45 % of their time for a CPU before the fault" in note
     else:
         assert note == ""
+
+
+@pytest.mark.parametrize("stderr, code, busy", [
+    ("[ 9 s] NOTE: this machine is busy: x; the answer below is not reliable\n[ 9 s] cleaning up\n", 1, True),
+    ("[ 9 s] NOTE: this machine is busy: x; the answer may be wrong or missing\n", 1, False),
+    ("[ 9 s] this is not the right answer\n", 1, False)])
+def test_only_what_quickstart_says_excuses_a_wrong_answer(stderr, code, busy):
+    assert bool(too_busy(subprocess.CompletedProcess([], code, "", stderr))) == busy
 
 
 def too_busy(got):
