@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Synthetic agents for the tests of the collector: windows as OTLP, over gRPC or HTTP, and a collector to take them."""
 
+import atexit
 import functools
 import glob
 import importlib
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -38,6 +40,7 @@ def proto(name):
 def _generated():
     root = os.path.join(harness.SOURCE_DIR, "proto")
     folder = tempfile.mkdtemp(prefix="ltn-proto-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     files = glob.glob(os.path.join(root, "opentelemetry", "**", "*.proto"), recursive=True)
     subprocess.run(["protoc", f"-I{root}", f"--python_out={folder}", *files], check=True)
     return folder
