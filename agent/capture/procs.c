@@ -8,9 +8,10 @@
 #include "base/err.h"
 #include "base/text.h"
 
-void ltn_procs_init(struct ltn_procs *t, size_t max)
+void ltn_procs_init(struct ltn_procs *t, size_t max, const char *node)
 {
     ltn_map_init(&t->by_tgid, max);
+    t->node = node;
     t->refused = 0;
 }
 
@@ -36,7 +37,7 @@ struct ltn_cap_proc *ltn_procs_find(const struct ltn_procs *t, uint32_t tgid)
     return ltn_map_get_u64(&t->by_tgid, tgid);
 }
 
-void ltn_procs_identify(struct ltn_cap_proc *p)
+void ltn_procs_identify(const struct ltn_procs *t, struct ltn_cap_proc *p)
 {
     struct ltn_proc before = p->id;
     bool known = p->identified;
@@ -49,8 +50,8 @@ void ltn_procs_identify(struct ltn_cap_proc *p)
         p->id.pid = (pid_t)p->tgid;
         (void)memcpy(p->id.comm, "?", 2);
     }
-    if (ltn_rank_read((pid_t)p->tgid, &p->rank) != 0 && !known) {
-        ltn_rank_parse("", 0, &p->rank);
+    if (ltn_rank_read((pid_t)p->tgid, t->node, &p->rank) != 0 && !known) {
+        ltn_rank_parse("", 0, t->node, &p->rank);
     }
 }
 
@@ -79,7 +80,7 @@ struct ltn_cap_proc *ltn_procs_get(struct ltn_procs *t, uint32_t tgid)
     p->tgid = tgid;
     p->first_seen_ns = ltn_now_unix_ns();
     ltn_steps_init(&p->steps);
-    ltn_procs_identify(p);
+    ltn_procs_identify(t, p);
     if (ltn_map_put_u64(&t->by_tgid, tgid, p) != 0) {
         free_proc(p);
         t->refused++;

@@ -218,6 +218,7 @@ int ltn_agent_engine_opts(const struct ltn_agent_options *o, struct ltn_engine_o
         return ltn_errinfo_set(info, LTN_ERR_CONFIG, "--ringbuf-size must be a power of two");
     }
     *ret = (struct ltn_engine_opts){
+        .node = o->node,
         .cgroup = o->cgroup,
         .libs = (const char *const *)o->cuda_libs.items,
         .lib_count = o->cuda_libs.n,

@@ -16,7 +16,7 @@
 static int setup(void **state)
 {
     static struct ltn_procs table;
-    ltn_procs_init(&table, 16);
+    ltn_procs_init(&table, 16, "n0");
     *state = &table;
     return 0;
 }
