@@ -7,10 +7,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/api.h"
 #include "cli/commands.h"
+#include "cli/health.h"
 #include "cli/incidents.h"
 #include "cli/options.h"
 #include "cli/run.h"
@@ -31,6 +33,7 @@ struct agent_run {
     struct ltn_engine *engine;
     struct ltn_serve *api; /* NULL when there is none */
     struct ltn_incidents incidents;
+    struct ltn_health health;
 };
 
 static int on_window(void *ctx, struct ltn_window *w)
@@ -162,6 +165,23 @@ static void say_start(const struct agent_run *a)
     }
 }
 
+static void say_health(void *arg)
+{
+    struct agent_run *a = arg;
+    struct ltn_push_stats push;
+    struct ltn_record_stats record;
+    struct ltn_health_line lines[LTN_HEALTH_LINES];
+    ltn_record_stats(a->record, &record);
+    if (a->push != NULL) {
+        ltn_push_stats(a->push, &push);
+    }
+    size_t n = ltn_health_look(&a->health, ltn_now_mono_ns(), a->push != NULL ? &push : NULL,
+                               &record, lines);
+    for (size_t i = 0; i < n; i++) {
+        LTN_LOG(lines[i].level, "%s", lines[i].text);
+    }
+}
+
 static int run(struct agent_run *a)
 {
     struct ltn_errinfo info = {0};
@@ -172,7 +192,10 @@ static int run(struct agent_run *a)
         return rc == LTN_ERR_CONFIG ? LTN_EXIT_USAGE : LTN_EXIT_CANNOT;
     }
     say_start(a);
-    ltn_run_until_signal(a->engine, a->o.duration_ns, NULL, NULL);
+    struct ltn_record_stats record;
+    ltn_record_stats(a->record, &record);
+    a->health.replaced_files = record.replaced_files; /* said at the start */
+    ltn_run_until_signal(a->engine, a->o.duration_ns, say_health, a);
     ltn_log_info("stopping");
     return LTN_EXIT_OK;
 }

@@ -245,11 +245,20 @@ static void note_answer(struct ltn_push *p, const struct ltn_push_answer *a, uin
         (void)ltn_copy_str(s->verdict, sizeof(s->verdict), a->verdict);
         break;
     case LTN_PUSH_REFUSED:
-        s->refused++;
+        if (p->senders[p->row_signal == LTN_RECORD_LOGS].enabled) {
+            s->refused++;
+            (void)ltn_copy_str(s->last_refusal, sizeof(s->last_refusal), a->message);
+        } else {
+            s->not_wanted++;
+        }
         break;
     case LTN_PUSH_RETRY:
         s->retries++;
+        s->wrong_credentials = a->wrong_credentials;
         break;
+    }
+    if (a->rejected_points > 0) {
+        (void)ltn_copy_str(s->last_rejection, sizeof(s->last_rejection), a->message);
     }
     if (a->message[0] != '\0') {
         (void)ltn_copy_str(s->last_error, sizeof(s->last_error), a->message);

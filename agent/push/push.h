@@ -85,12 +85,16 @@ struct ltn_push_stats {
     uint64_t sent; /* requests acknowledged */
     uint64_t sent_bytes;
     uint64_t refused;         /* requests refused for good, dropped */
+    uint64_t not_wanted;      /* requests of a signal without an endpoint, dropped */
     uint64_t rejected_points; /* parts of acknowledged requests that the collector did not take */
     uint64_t retries;         /* failed attempts to be repeated */
     uint64_t backfilled;      /* of sent: from the backlog */
     uint64_t last_sent_ns;    /* Unix time; 0: never */
     uint64_t backoff_ns;      /* present pause; 0 when all is well */
+    bool wrong_credentials;   /* why the last failed attempt is repeated */
     char last_error[160];     /* of the last failed attempt */
+    char last_refusal[160];   /* why a request was refused for good */
+    char last_rejection[160]; /* why parts of one were not taken; "": not said */
     char verdict[256];        /* lanterne-verdict of the last answer */
 };
 

@@ -275,6 +275,7 @@ static void send_grpc(struct ltn_push_sender *s, const char *token, const void *
     }
     /* Wrong credentials say nothing about the data: it waits until they are right. */
     bool credentials = result.status == 16 || result.status == 7;
+    ret->wrong_credentials = credentials;
     ret->outcome = result.retry || credentials || rc == -ENOMEM ? LTN_PUSH_RETRY : LTN_PUSH_REFUSED;
     ret->retry_after_ns = result.retry_after_ns;
     say(ret, result.message);
@@ -307,6 +308,7 @@ static void send_http(struct ltn_push_sender *s, const char *token, const void *
         return;
     }
     bool credentials = result.status == 401 || result.status == 403;
+    ret->wrong_credentials = credentials;
     ret->outcome = result.retry || credentials || rc == -ENOMEM ? LTN_PUSH_RETRY : LTN_PUSH_REFUSED;
     ret->retry_after_ns = result.retry_after_ns;
     if (result.status == 0) {

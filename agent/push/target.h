@@ -29,6 +29,7 @@ enum ltn_push_outcome { LTN_PUSH_SENT, LTN_PUSH_REFUSED, LTN_PUSH_RETRY };
 
 struct ltn_push_answer {
     enum ltn_push_outcome outcome;
+    bool wrong_credentials;  /* why it is to be tried again */
     uint64_t retry_after_ns; /* the collector's wish */
     uint64_t rejected_points;
     char message[160];
