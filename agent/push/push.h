@@ -46,7 +46,7 @@ struct ltn_push_conf {
     uint64_t first_backoff_ns;   /* 0: 1 s; doubled up to the longest, half of it random */
     uint64_t longest_backoff_ns; /* 0: 30 s */
     unsigned backfill_per_s;     /* backlog rows a second; 0: 10 */
-    uint64_t flush_ns;           /* time for what is left at stop; 0: 2 s */
+    uint64_t flush_ns;           /* time for what runs and is left at stop; 0: 2 s */
 };
 
 /* Defaults: no endpoint, 10 s, gzip. */
@@ -74,7 +74,8 @@ int ltn_push_open(const struct ltn_push_conf *c, struct ltn_record *record,
 /* Starts the thread. 0 or -errno. */
 int ltn_push_start(struct ltn_push *p) ltn_must_check;
 
-/* Sends what is left for at most flush_ns (one running call may take its timeout), ends the thread.
+/* Sends what is left for at most flush_ns, a running call included (a host name being looked up may
+ * take longer), ends the thread.
  * Call it before ltn_record_stop, so that acknowledged rows are still deleted. */
 void ltn_push_stop(struct ltn_push *p);
 

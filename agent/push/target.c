@@ -260,6 +260,7 @@ static void send_grpc(struct ltn_push_sender *s, const char *token, const void *
                                  .body = bytes,
                                  .body_len = n,
                                  .timeout_ns = s->timeout_ns,
+                                 .cut_ns = s->cut_ns,
                                  .metadata = fields,
                                  .metadata_count = count};
     struct ltn_grpc_result result;
@@ -298,6 +299,7 @@ static void send_http(struct ltn_push_sender *s, const char *token, const void *
                                  .bearer_token = token[0] != '\0' ? token : NULL,
                                  .headers = headers,
                                  .timeout_ns = s->timeout_ns,
+                                 .cut_ns = s->cut_ns,
                                  .gzip = s->gzip,
                                  .ca_file = s->ca_file[0] != '\0' ? s->ca_file : NULL};
     struct ltn_http_result result;
