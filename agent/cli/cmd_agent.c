@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/api.h"
@@ -61,6 +62,14 @@ static int push_conf(const struct agent_run *a, struct ltn_push_conf *c, struct 
     if (rc == 0 && !ltn_copy_str(c->token_file, sizeof(c->token_file), a->o.token_file)) {
         rc = ltn_errinfo_set(info, LTN_ERR_CONFIG, "--token-file: the path is too long");
     }
+    if (rc == 0 && c->token_file[0] != '\0') {
+        char start[2]; /* also when nothing is pushed yet: it will not be read then either */
+        long n = ltn_file_read_head(c->token_file, start, sizeof(start));
+        if (n <= 0) {
+            rc = ltn_errinfo_set(info, LTN_ERR_CONFIG, "%.150s: %s", c->token_file,
+                                 n == 0 ? "no token there" : ltn_err_str((int)n));
+        }
+    }
     return rc;
 }
 
@@ -96,6 +105,11 @@ static void start_control(struct agent_run *a, const struct ltn_push_conf *push)
 
 static int start(struct agent_run *a, struct ltn_errinfo *info)
 {
+    if (!a->o.record) {
+        return ltn_errinfo_set(info, LTN_ERR_CONFIG,
+                               "--no-record is for trace: the agent's database is also where data "
+                               "waits for the collector; --max-db bounds it");
+    }
     struct ltn_engine_opts e;
     struct ltn_push_conf push;
     struct ltn_record_encoder encoder;

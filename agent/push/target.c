@@ -55,6 +55,10 @@ static int grpc_address(struct ltn_push_sender *s, const struct ltn_push_target 
                                "http/protobuf",
                                t->endpoint);
     }
+    if (host == NULL && strstr(t->endpoint, "://") != NULL) {
+        return ltn_errinfo_set(info, LTN_ERR_CONFIG, "\"%.100s\" is no http:// or https:// address",
+                               t->endpoint);
+    }
     host = host != NULL ? host : t->endpoint;
     size_t n = strcspn(host, "/");
     const char *bracket = memchr(host, ']', n);

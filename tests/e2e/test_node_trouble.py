@@ -75,11 +75,10 @@ def test_a_full_disk(procs, tmp_path):
     try:
         agent = cap.Agent(procs, folder, "--listen", "off")
         agent.wait_window()
-        with open(folder / "fill", "wb") as f:
+        with open(folder / "fill", "wb", buffering=0) as f:
             try:
                 while True:
                     f.write(b"x" * 4096)
-                    f.flush()
             except OSError:
                 pass
         sim = cap.Sim(procs, tmp_path)
