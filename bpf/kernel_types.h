@@ -100,6 +100,7 @@ struct task_struct {
     unsigned long min_flt;
     unsigned long maj_flt;
     struct task_struct *real_parent;
+    struct task_struct *group_leader;
     struct signal_struct *signal;
     struct css_set *cgroups;
 };

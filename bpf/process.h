@@ -23,8 +23,10 @@ static __always_inline void emit_process(ltn_u16 type, struct task_struct *task,
     e->parent_tgid = parent;
     e->exit_code = exit_code;
     if (task) {
-        e->start_boottime_ns = BPF_CORE_READ(task, start_boottime);
-        bpf_core_read(e->comm, sizeof(e->comm), &task->comm);
+        /* The process is what its first thread is, as in /proc. */
+        struct task_struct *leader = BPF_CORE_READ(task, group_leader);
+        e->start_boottime_ns = BPF_CORE_READ(leader, start_boottime);
+        bpf_core_read(e->comm, sizeof(e->comm), &leader->comm);
     }
     bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }

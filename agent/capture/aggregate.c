@@ -154,7 +154,7 @@ static void on_process(struct ltn_aggregate *a, const struct ltn_event_process *
         return;
     }
     if (e->hdr.type == LTN_EVENT_EXEC) {
-        ltn_procs_identify(p);
+        ltn_procs_identify(&a->procs, p);
     }
     if (e->hdr.type != LTN_EVENT_OOM) {
         ltn_procs_told(p, e);
@@ -501,7 +501,7 @@ struct ltn_aggregate *ltn_aggregate_new(const struct ltn_aggregate_opts *opts)
         return NULL;
     }
     a->opts = *opts;
-    ltn_procs_init(&a->procs, PROCS_MAX);
+    ltn_procs_init(&a->procs, PROCS_MAX, opts->node != NULL ? opts->node : "");
     (void)pthread_mutex_init(&a->stats_lock, NULL);
     if (opts->gpu != NULL) {
         a->gpu_view = calloc(1, sizeof(*a->gpu_view));

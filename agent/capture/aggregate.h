@@ -30,6 +30,7 @@ struct ltn_aggregate_opts {
     struct ltn_drain *drain; /* borrowed; already started */
     struct ltn_gpu *gpu;     /* borrowed; NULL = no GPU information */
     struct ltn_capture_sink sink;
+    const char *node; /* name of this machine, borrowed; NULL = not known */
     uint64_t window_ns;
     uint64_t map_bytes; /* for the health part of windows */
     bool set_slow;      /* write the thresholds from which a call is worth a record */

@@ -3,16 +3,15 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/text.h"
 
-void ltn_procs_init(struct ltn_procs *t, size_t max)
+void ltn_procs_init(struct ltn_procs *t, size_t max, const char *node)
 {
     ltn_map_init(&t->by_tgid, max);
+    t->node = node;
     t->refused = 0;
 }
 
@@ -38,15 +37,11 @@ struct ltn_cap_proc *ltn_procs_find(const struct ltn_procs *t, uint32_t tgid)
     return ltn_map_get_u64(&t->by_tgid, tgid);
 }
 
-void ltn_procs_identify(struct ltn_cap_proc *p)
+void ltn_procs_identify(const struct ltn_procs *t, struct ltn_cap_proc *p)
 {
     struct ltn_proc before = p->id;
     bool known = p->identified;
     p->identified = ltn_proc_read((pid_t)p->tgid, &p->id) == 0;
-    if (p->identified && known && before.start_ticks == p->id.start_ticks) {
-        p->id.start_unix_ns =
-            before.start_unix_ns; /* says who it is: must not move with the clock */
-    }
     if (!p->identified && known) {
         p->id = before;
         p->identified = true;
@@ -55,30 +50,18 @@ void ltn_procs_identify(struct ltn_cap_proc *p)
         p->id.pid = (pid_t)p->tgid;
         (void)memcpy(p->id.comm, "?", 2);
     }
-    if (ltn_rank_read((pid_t)p->tgid, &p->rank) != 0 && !known) {
-        ltn_rank_parse("", 0, &p->rank);
+    if (ltn_rank_read((pid_t)p->tgid, t->node, &p->rank) != 0 && !known) {
+        ltn_rank_parse("", 0, t->node, &p->rank);
     }
-}
-
-static uint64_t boottime_to_unix_ns(uint64_t boottime_ns)
-{
-    struct timespec now;
-    if (clock_gettime(CLOCK_BOOTTIME, &now) < 0) {
-        return 0;
-    }
-    return ltn_now_unix_ns() - ((uint64_t)now.tv_sec * LTN_NS_PER_S + (uint64_t)now.tv_nsec) +
-           boottime_ns;
 }
 
 void ltn_procs_told(struct ltn_cap_proc *p, const struct ltn_event_process *e)
 {
-    long hz = sysconf(_SC_CLK_TCK);
-    if (p->identified || e->start_boottime_ns == 0 || hz <= 0) {
+    if (p->identified || e->start_boottime_ns == 0) {
         return;
     }
-    uint64_t tick_ns = LTN_NS_PER_S / (uint64_t)hz; /* the resolution /proc has */
-    p->id.start_ticks = e->start_boottime_ns / tick_ns;
-    p->id.start_unix_ns = boottime_to_unix_ns(p->id.start_ticks * tick_ns);
+    p->id.start_ticks = ltn_proc_boottime_to_ticks(e->start_boottime_ns);
+    p->id.start_unix_ns = ltn_proc_start_unix_ns(p->id.start_ticks);
     ltn_text_clean(p->id.comm, sizeof(p->id.comm), e->comm, strnlen(e->comm, sizeof(e->comm)));
     p->identified = true;
 }
@@ -97,7 +80,7 @@ struct ltn_cap_proc *ltn_procs_get(struct ltn_procs *t, uint32_t tgid)
     p->tgid = tgid;
     p->first_seen_ns = ltn_now_unix_ns();
     ltn_steps_init(&p->steps);
-    ltn_procs_identify(p);
+    ltn_procs_identify(t, p);
     if (ltn_map_put_u64(&t->by_tgid, tgid, p) != 0) {
         free_proc(p);
         t->refused++;

@@ -85,11 +85,12 @@ static inline bool ltn_procs_is_known(const struct ltn_cap_proc *p)
 
 struct ltn_procs {
     struct ltn_map by_tgid;
+    const char *node; /* name of this machine, borrowed; "" = not known */
     uint64_t refused; /* entries that a ceiling or memory kept out */
 };
 
-/* Table for at most max processes. Allocates nothing. */
-void ltn_procs_init(struct ltn_procs *t, size_t max);
+/* Table for at most max processes of the machine node (borrowed). Allocates nothing. */
+void ltn_procs_init(struct ltn_procs *t, size_t max, const char *node);
 void ltn_procs_done(struct ltn_procs *t);
 
 /* The process, made and identified from /proc when it is new. NULL when a ceiling or memory refuses
@@ -100,7 +101,7 @@ struct ltn_cap_proc *ltn_procs_get(struct ltn_procs *t, uint32_t tgid);
 struct ltn_cap_proc *ltn_procs_find(const struct ltn_procs *t, uint32_t tgid);
 
 /* Reads identity again (after an exec). */
-void ltn_procs_identify(struct ltn_cap_proc *p);
+void ltn_procs_identify(const struct ltn_procs *t, struct ltn_cap_proc *p);
 
 /* What the kernel says of a process, for one that /proc no longer shows. */
 void ltn_procs_told(struct ltn_cap_proc *p, const struct ltn_event_process *e);

@@ -7,10 +7,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/api.h"
 #include "cli/commands.h"
+#include "cli/health.h"
 #include "cli/incidents.h"
 #include "cli/options.h"
 #include "cli/run.h"
@@ -31,6 +34,7 @@ struct agent_run {
     struct ltn_engine *engine;
     struct ltn_serve *api; /* NULL when there is none */
     struct ltn_incidents incidents;
+    struct ltn_health health;
 };
 
 static int on_window(void *ctx, struct ltn_window *w)
@@ -57,6 +61,14 @@ static int push_conf(const struct agent_run *a, struct ltn_push_conf *c, struct 
     }
     if (rc == 0 && !ltn_copy_str(c->token_file, sizeof(c->token_file), a->o.token_file)) {
         rc = ltn_errinfo_set(info, LTN_ERR_CONFIG, "--token-file: the path is too long");
+    }
+    if (rc == 0 && c->token_file[0] != '\0') {
+        char start[2]; /* also when nothing is pushed yet: it will not be read then either */
+        long n = ltn_file_read_head(c->token_file, start, sizeof(start));
+        if (n <= 0) {
+            rc = ltn_errinfo_set(info, LTN_ERR_CONFIG, "%.150s: %s", c->token_file,
+                                 n == 0 ? "no token there" : ltn_err_str((int)n));
+        }
     }
     return rc;
 }
@@ -93,6 +105,11 @@ static void start_control(struct agent_run *a, const struct ltn_push_conf *push)
 
 static int start(struct agent_run *a, struct ltn_errinfo *info)
 {
+    if (!a->o.record) {
+        return ltn_errinfo_set(info, LTN_ERR_CONFIG,
+                               "--no-record is for trace: the agent's database is also where data "
+                               "waits for the collector; --max-db bounds it");
+    }
     struct ltn_engine_opts e;
     struct ltn_push_conf push;
     struct ltn_record_encoder encoder;
@@ -162,6 +179,23 @@ static void say_start(const struct agent_run *a)
     }
 }
 
+static void say_health(void *arg)
+{
+    struct agent_run *a = arg;
+    struct ltn_push_stats push;
+    struct ltn_record_stats record;
+    struct ltn_health_line lines[LTN_HEALTH_LINES];
+    ltn_record_stats(a->record, &record);
+    if (a->push != NULL) {
+        ltn_push_stats(a->push, &push);
+    }
+    size_t n = ltn_health_look(&a->health, ltn_now_mono_ns(), a->push != NULL ? &push : NULL,
+                               &record, lines);
+    for (size_t i = 0; i < n; i++) {
+        LTN_LOG(lines[i].level, "%s", lines[i].text);
+    }
+}
+
 static int run(struct agent_run *a)
 {
     struct ltn_errinfo info = {0};
@@ -172,7 +206,10 @@ static int run(struct agent_run *a)
         return rc == LTN_ERR_CONFIG ? LTN_EXIT_USAGE : LTN_EXIT_CANNOT;
     }
     say_start(a);
-    ltn_run_until_signal(a->engine, a->o.duration_ns, NULL, NULL);
+    struct ltn_record_stats record;
+    ltn_record_stats(a->record, &record);
+    a->health.replaced_files = record.replaced_files; /* said at the start */
+    ltn_run_until_signal(a->engine, a->o.duration_ns, say_health, a);
     ltn_log_info("stopping");
     return LTN_EXIT_OK;
 }

@@ -16,6 +16,7 @@
 
 #define DEFAULT_CONFIG "/etc/lanterne/agent.yaml"
 #define RING_MIN_BYTES 4096
+#define DB_MIN_BYTES   (1u << 20)
 
 const char *const ltn_attach_names[] = {"auto", "session", "multi", "perf", NULL};
 static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
@@ -35,7 +36,8 @@ static const struct ltn_conf_key keys[] = {
      .type = LTN_CONF_STRING,
      .offset = AT(collector),
      .arg = "URL",
-     .doc = "OTLP endpoint to push to, http://HOST:4317; nothing is pushed when empty."},
+     .doc = "OTLP endpoint to push to, http://HOST:4317, or HOST (port 4317) for short; nothing is "
+            "pushed when empty."},
     {.key = "token_file",
      .type = LTN_CONF_STRING,
      .offset = AT(token_file),
@@ -118,7 +120,7 @@ static const struct ltn_conf_key keys[] = {
      .type = LTN_CONF_SIZE_BYTES,
      .offset = AT(max_db_bytes),
      .def = "10g",
-     .doc = "Ceiling on the database; the oldest rows go first; 0 = no ceiling."},
+     .doc = "Ceiling on the database, 1m or more; the oldest rows go first; 0 = no ceiling."},
     {.key = "record",
      .type = LTN_CONF_BOOL,
      .offset = AT(record),
@@ -218,6 +220,7 @@ int ltn_agent_engine_opts(const struct ltn_agent_options *o, struct ltn_engine_o
         return ltn_errinfo_set(info, LTN_ERR_CONFIG, "--ringbuf-size must be a power of two");
     }
     *ret = (struct ltn_engine_opts){
+        .node = o->node,
         .cgroup = o->cgroup,
         .libs = (const char *const *)o->cuda_libs.items,
         .lib_count = o->cuda_libs.n,
@@ -310,6 +313,10 @@ int ltn_agent_options_load(struct ltn_agent_options *o, const char *summary, int
     } else if (args.word_count > 0) {
         (void)fprintf(stderr, "lanterne %s: unexpected '%s'; see lanterne %s --help\n", argv[0],
                       args.words[0], argv[0]);
+        code = LTN_EXIT_USAGE;
+    } else if (o->max_db_bytes != 0 && o->max_db_bytes < DB_MIN_BYTES) {
+        (void)fprintf(stderr, "lanterne %s: --max-db must be 1m or more, or 0 for no ceiling\n",
+                      argv[0]);
         code = LTN_EXIT_USAGE;
     } else if (args.dump_config) {
         code = print_config(o);

@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/magic.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -21,6 +23,8 @@
 #define STATUS_BYTES    8192
 #define CGROUP_BYTES    8192
 #define MAX_ANCESTORS   64
+/* The line wanted stands behind one number for each interrupt and processor. */
+#define KERNEL_STAT_BYTES (1u << 20)
 
 #define CGROUP_ROOT         "/sys/fs/cgroup"
 #define CGROUP_ROOT_UNIFIED "/sys/fs/cgroup/unified"
@@ -88,17 +92,51 @@ int ltn_proc_parse_stat(const char *text, size_t len, struct ltn_proc *ret)
     return 0;
 }
 
-static uint64_t ticks_to_unix_ns(uint64_t ticks)
+/* Number behind "btime " at a line start; false when there is none. */
+static bool parse_btime(const char *text, size_t len, uint64_t *ret_s)
+{
+    static const char key[] = "\nbtime ";
+    const char *at = memmem(text, len, key, sizeof(key) - 1);
+    if (at == NULL) {
+        return false;
+    }
+    at += sizeof(key) - 1;
+    return take_u64(&at, text + len, ret_s) && *ret_s > 0 && *ret_s < UINT64_MAX / LTN_NS_PER_S / 2;
+}
+
+static uint64_t boot_unix_s;
+
+/* Once for all: a clock set later must not change who a process is. */
+static void find_boot(void)
 {
     struct timespec boot;
+    char *text = malloc(KERNEL_STAT_BYTES);
+    long n = text != NULL ? ltn_file_read_head("/proc/stat", text, KERNEL_STAT_BYTES) : -ENOMEM;
+    bool found = n > 0 && parse_btime(text, (size_t)n, &boot_unix_s);
+    free(text);
+    if (!found && clock_gettime(CLOCK_BOOTTIME, &boot) == 0) {
+        /* The nearest second, so that two computations agree. */
+        uint64_t up_ns = (uint64_t)boot.tv_sec * LTN_NS_PER_S + (uint64_t)boot.tv_nsec;
+        boot_unix_s = (ltn_now_unix_ns() - up_ns + LTN_NS_PER_S / 2) / LTN_NS_PER_S;
+    }
+}
+
+uint64_t ltn_proc_start_unix_ns(uint64_t start_ticks)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     long hz = sysconf(_SC_CLK_TCK);
-    if (hz <= 0 || clock_gettime(CLOCK_BOOTTIME, &boot) < 0) {
+    if (hz <= 0 || pthread_once(&once, find_boot) != 0) {
         return 0;
     }
-    uint64_t boot_ns = (uint64_t)boot.tv_sec * LTN_NS_PER_S + (uint64_t)boot.tv_nsec;
     uint64_t hz_u = (uint64_t)hz;
-    uint64_t start_ns = ticks / hz_u * LTN_NS_PER_S + ticks % hz_u * LTN_NS_PER_S / hz_u;
-    return ltn_now_unix_ns() - boot_ns + start_ns;
+    return (boot_unix_s + start_ticks / hz_u) * LTN_NS_PER_S +
+           start_ticks % hz_u * LTN_NS_PER_S / hz_u;
+}
+
+uint64_t ltn_proc_boottime_to_ticks(uint64_t boottime_ns)
+{
+    long hz = sysconf(_SC_CLK_TCK);
+    return hz > 0 ? boottime_ns / (LTN_NS_PER_S / (uint64_t)hz) : 0;
 }
 
 /* A process that vanished answers ESRCH or ENOENT, by the call that notices. */
@@ -121,7 +159,7 @@ int ltn_proc_read_stat(pid_t pid, struct ltn_proc *ret)
     if (rc < 0) {
         return rc;
     }
-    p.start_unix_ns = ticks_to_unix_ns(p.start_ticks);
+    p.start_unix_ns = ltn_proc_start_unix_ns(p.start_ticks);
     *ret = p;
     return 0;
 }

@@ -25,7 +25,7 @@ struct ltn_proc {
     uid_t uid;                          /* real user id */
     bool kernel_thread;                 /* has no memory of its own, never traced */
     uint64_t start_ticks;               /* clock ticks since boot: with pid, the incarnation */
-    uint64_t start_unix_ns;             /* the same moment, Unix time, tick resolution */
+    uint64_t start_unix_ns;             /* ltn_proc_start_unix_ns of it */
     uint64_t vsize_bytes;               /* mapped address space when it was read */
     uint64_t cgroup_id;                 /* inode of the cgroup v2 directory; 0 = not known */
     uint64_t netns_ino;                 /* 0 = not allowed to see */
@@ -49,6 +49,16 @@ int ltn_proc_read_uid(pid_t pid, uid_t *ret) ltn_must_check;
 /* Takes a text in the form of /proc/PID/stat (len bytes) apart; pure. 0 or LTN_ERR_MALFORMED.
  * start_unix_ns is left 0. */
 int ltn_proc_parse_stat(const char *text, size_t len, struct ltn_proc *ret) ltn_must_check;
+
+/* Start of a process as the identity of its incarnation, Unix time: the kernel's boot time (whole
+ * seconds, read once per program) plus the ticks. The same for every caller and every agent since
+ * the machine's boot, unless the clock is set between two agents; up to a second before the true
+ * moment. 0 when the system does not say its clock tick. */
+uint64_t ltn_proc_start_unix_ns(uint64_t start_ticks);
+
+/* Ticks, rounded as /proc/PID/stat rounds them, of a start time that the kernel gave in nanoseconds
+ * since boot. */
+uint64_t ltn_proc_boottime_to_ticks(uint64_t boottime_ns);
 
 /* Most pids a scope can name. */
 #define LTN_SCOPE_PIDS 64

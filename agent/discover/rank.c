@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "discover/rank.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -135,7 +138,58 @@ static void take_rank(struct ltn_rank_identity *id, enum ltn_rank_source source,
     id->local_rank = local_rank;
 }
 
-static void take_job(struct ltn_rank_identity *id, const struct value *v)
+/* Does the address mean "this machine" on every machine? */
+static bool is_loopback(const char *addr)
+{
+    char bare[INET6_ADDRSTRLEN];
+    struct in_addr v4;
+    struct in6_addr v6;
+    size_t n = strlen(addr);
+    if (n > 0 && addr[n - 1] == '.') {
+        n--;
+    }
+    if (n > 2 && addr[0] == '[' && addr[n - 1] == ']') {
+        addr++;
+        n -= 2;
+    }
+    if (n >= sizeof(bare)) {
+        return false;
+    }
+    memcpy(bare, addr, n);
+    bare[n] = '\0';
+    if (inet_pton(AF_INET, bare, &v4) == 1) {
+        uint32_t a = ntohl(v4.s_addr);
+        return a >> 24 == IN_LOOPBACKNET || a == INADDR_ANY;
+    }
+    if (inet_pton(AF_INET6, bare, &v6) == 1) {
+        return IN6_IS_ADDR_LOOPBACK(&v6) || IN6_IS_ADDR_UNSPECIFIED(&v6) ||
+               (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == IN_LOOPBACKNET);
+    }
+    static const char *const names[] = {"localhost",  "localhost.localdomain", "localhost4",
+                                        "localhost6", "ip6-localhost",         "ip6-loopback"};
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(names); i++) {
+        if (strcasecmp(bare, names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void take_master(struct ltn_rank_identity *id, const struct value *v, const char *node)
+{
+    char addr[LTN_RANK_TEXT_BYTES - 16];
+    char port[15];
+    ltn_text_clean(addr, sizeof(addr), v[V_MASTER_ADDR].at, v[V_MASTER_ADDR].len);
+    ltn_text_clean(port, sizeof(port), v[V_MASTER_PORT].at, v[V_MASTER_PORT].len);
+    id->job_source = LTN_JOB_MASTER;
+    if (is_loopback(addr) && node[0] != '\0') {
+        (void)snprintf(id->job_key, sizeof(id->job_key), "%.120s/%s:%s", node, addr, port);
+    } else {
+        (void)snprintf(id->job_key, sizeof(id->job_key), "%s:%s", addr, port);
+    }
+}
+
+static void take_job(struct ltn_rank_identity *id, const struct value *v, const char *node)
 {
     const struct value *run = &v[V_TORCHELASTIC_RUN_ID];
     if (is_set(&v[V_LANTERNE_JOB])) {
@@ -148,16 +202,11 @@ static void take_job(struct ltn_rank_identity *id, const struct value *v)
         id->job_source = LTN_JOB_SLURM;
         text(id->job_key, &v[V_SLURM_JOB_ID]);
     } else if (is_set(&v[V_MASTER_ADDR]) && is_set(&v[V_MASTER_PORT])) {
-        char addr[LTN_RANK_TEXT_BYTES - 16];
-        char port[15];
-        id->job_source = LTN_JOB_MASTER;
-        ltn_text_clean(addr, sizeof(addr), v[V_MASTER_ADDR].at, v[V_MASTER_ADDR].len);
-        ltn_text_clean(port, sizeof(port), v[V_MASTER_PORT].at, v[V_MASTER_PORT].len);
-        (void)snprintf(id->job_key, sizeof(id->job_key), "%s:%s", addr, port);
+        take_master(id, v, node);
     }
 }
 
-void ltn_rank_parse(const char *block, size_t len, struct ltn_rank_identity *ret)
+void ltn_rank_parse(const char *block, size_t len, const char *node, struct ltn_rank_identity *ret)
 {
     struct value v[V_COUNT] = {0};
     struct ltn_rank_identity id = {.rank = -1, .world_size = -1, .local_rank = -1};
@@ -169,7 +218,7 @@ void ltn_rank_parse(const char *block, size_t len, struct ltn_rank_identity *ret
     take_rank(&id, LTN_RANK_MPI, number(&v[V_OMPI_RANK]), number(&v[V_OMPI_SIZE]),
               number(&v[V_OMPI_LOCAL_RANK]));
     take_rank(&id, LTN_RANK_MPI, number(&v[V_PMI_RANK]), number(&v[V_PMI_SIZE]), -1);
-    take_job(&id, v);
+    take_job(&id, v, node);
     text(id.job_name, &v[V_JOB_NAME]);
     text(id.pod_name, &v[V_POD_NAME]);
     text(id.pod_namespace, &v[V_POD_NAMESPACE]);
@@ -179,7 +228,7 @@ void ltn_rank_parse(const char *block, size_t len, struct ltn_rank_identity *ret
     *ret = id;
 }
 
-int ltn_rank_read(pid_t pid, struct ltn_rank_identity *ret)
+int ltn_rank_read(pid_t pid, const char *node, struct ltn_rank_identity *ret)
 {
     char path[64];
     (void)snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
@@ -189,7 +238,7 @@ int ltn_rank_read(pid_t pid, struct ltn_rank_identity *ret)
     }
     long n = ltn_file_read_head(path, block, ENVIRON_BYTES);
     if (n >= 0) {
-        ltn_rank_parse(block, (size_t)n, ret);
+        ltn_rank_parse(block, (size_t)n, node, ret);
     }
     explicit_bzero(block, ENVIRON_BYTES);
     free(block);

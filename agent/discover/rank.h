@@ -14,6 +14,7 @@
 #include "base/attr.h"
 
 #define LTN_RANK_TEXT_BYTES 128
+#define LTN_RANK_KEY_BYTES  256
 
 /* Where rank and world size were taken from. */
 enum ltn_rank_source {
@@ -29,7 +30,7 @@ enum ltn_job_source {
     LTN_JOB_GIVEN,        /* LANTERNE_JOB */
     LTN_JOB_TORCHELASTIC, /* TORCHELASTIC_RUN_ID, unless "none" */
     LTN_JOB_SLURM,        /* SLURM_JOB_ID */
-    LTN_JOB_MASTER,       /* MASTER_ADDR:MASTER_PORT */
+    LTN_JOB_MASTER, /* MASTER_ADDR:MASTER_PORT, behind "NODE/" when it is a loopback address */
 };
 
 /* Unknown numbers are -1, unknown texts "". All texts are cleaned. */
@@ -39,7 +40,7 @@ struct ltn_rank_identity {
     int32_t rank;
     int32_t world_size;
     int32_t local_rank;
-    char job_key[LTN_RANK_TEXT_BYTES];
+    char job_key[LTN_RANK_KEY_BYTES];
     char job_name[LTN_RANK_TEXT_BYTES]; /* JOB_NAME: for people, no key */
     char pod_name[LTN_RANK_TEXT_BYTES]; /* POD_NAME */
     char pod_namespace[LTN_RANK_TEXT_BYTES];
@@ -51,11 +52,13 @@ struct ltn_rank_identity {
 /* "none", "torchrun", "slurm", "mpi"; static storage. */
 const char *ltn_rank_source_name(enum ltn_rank_source source);
 
-/* Reads /proc/PID/environ (at most 256 KiB of it). 0, -errno (-EACCES without CAP_SYS_PTRACE). */
-int ltn_rank_read(pid_t pid, struct ltn_rank_identity *ret) ltn_must_check;
+/* Reads /proc/PID/environ (at most 256 KiB of it). node is the name of the machine, which tells the
+ * jobs of different machines apart that meet on a loopback address; "" = not known. 0, -errno
+ * (-EACCES without CAP_SYS_PTRACE). */
+int ltn_rank_read(pid_t pid, const char *node, struct ltn_rank_identity *ret) ltn_must_check;
 
 /* The same from a block of NUL-separated NAME=VALUE entries. Pure; cannot fail. The first entry of
  * a name counts. */
-void ltn_rank_parse(const char *block, size_t len, struct ltn_rank_identity *ret);
+void ltn_rank_parse(const char *block, size_t len, const char *node, struct ltn_rank_identity *ret);
 
 #endif /* LTN_DISCOVER_RANK_H */

@@ -141,6 +141,7 @@ static int start_threads(struct ltn_engine *e, const struct ltn_engine_opts *o,
         .drain = e->drain,
         .gpu = e->gpu,
         .sink = o->sink,
+        .node = o->node,
         .window_ns = o->window_ns,
         .map_bytes = probes.map_bytes,
         .set_slow = true,
@@ -179,6 +180,11 @@ int ltn_engine_start(const struct ltn_engine_opts *opts, struct ltn_engine **ret
         return rc;
     }
     for (size_t i = 0; i < scope.pid_count; i++) {
+        struct ltn_proc proc;
+        if (ltn_proc_read_stat(scope.pids[i], &proc) == -ESRCH) {
+            ltn_log_warn("--pid: there is no process %d; it is traced should it come",
+                         (int)scope.pids[i]);
+        }
         trace_pid(e, scope.pids[i]);
     }
     attach_given(e, opts);

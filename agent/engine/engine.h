@@ -17,6 +17,7 @@
 
 struct ltn_engine_opts {
     struct ltn_scope scope;  /* cgroup_path is filled in from cgroup */
+    const char *node;        /* name of this machine; must outlive the engine */
     const char *cgroup;      /* as the user wrote it; NULL or "" = no condition */
     const char *const *libs; /* files named by the user */
     size_t lib_count;

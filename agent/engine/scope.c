@@ -55,6 +55,17 @@ static uint32_t normalise(const char *path, char *out, size_t size)
     return level;
 }
 
+static bool climbs(const char *path)
+{
+    for (const char *p = path; (p = strstr(p, "..")) != NULL; p++) {
+        bool begins = p == path || p[-1] == '/';
+        if (begins && (p[2] == '/' || p[2] == '\0')) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int ltn_cgroup_resolve(const char *name, struct ltn_cgroup_ref *ret, struct ltn_errinfo *info)
 {
     char mount[PATH_MAX];
@@ -67,6 +78,10 @@ int ltn_cgroup_resolve(const char *name, struct ltn_cgroup_ref *ret, struct ltn_
     const char *below =
         strncmp(name, mount, n) == 0 && (name[n] == '/' || name[n] == '\0') ? name + n : name;
     struct ltn_cgroup_ref ref = {0};
+    if (climbs(below)) {
+        return ltn_errinfo_set(info, LTN_ERR_CONFIG,
+                               "--cgroup: a path below the cgroup mount, without \"..\"");
+    }
     if (strlen(below) + 2 >= sizeof(ref.path)) {
         return ltn_errinfo_set(info, LTN_ERR_TOO_LARGE, "the cgroup path is too long");
     }

@@ -54,6 +54,7 @@ struct ltn_agent_control {
     pthread_t thread;
     bool runs;
     atomic_bool stop;
+    _Atomic uint64_t cut_ns; /* when stopping: connecting ends then; 0: not stopping */
 
     /* the session; control thread */
     struct ltn_grpc_stream *stream;
@@ -357,6 +358,7 @@ static int open_stream(struct ltn_agent_control *c, struct ltn_errinfo *info)
     }
     const struct ltn_grpc_stream_conf conf = {.path = LTN_CONTROL_METHOD,
                                               .timeout_ns = CONNECT_NS,
+                                              .cut_ns = &c->cut_ns,
                                               .max_in_bytes = LTN_CONTROL_MESSAGE_BYTES,
                                               .max_out_bytes = OUT_BYTES,
                                               .metadata = fields,
@@ -572,6 +574,7 @@ void ltn_agent_control_close(struct ltn_agent_control *c)
     }
     if (c->runs) {
         const uint64_t one = 1;
+        atomic_store(&c->cut_ns, ltn_now_mono_ns());
         atomic_store(&c->stop, true);
         (void)!write(c->wake_fd, &one, sizeof(one));
         (void)pthread_join(c->thread, NULL);

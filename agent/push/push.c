@@ -35,6 +35,7 @@ struct ltn_push {
     struct ltn_push_sender senders[2]; /* metrics, logs */
     int stop_fd;
     _Atomic bool stopping;
+    _Atomic uint64_t cut_ns; /* when stopping: all calls end then; 0: not stopping */
     bool started;
     pthread_t thread;
 
@@ -245,11 +246,20 @@ static void note_answer(struct ltn_push *p, const struct ltn_push_answer *a, uin
         (void)ltn_copy_str(s->verdict, sizeof(s->verdict), a->verdict);
         break;
     case LTN_PUSH_REFUSED:
-        s->refused++;
+        if (p->senders[p->row_signal == LTN_RECORD_LOGS].enabled) {
+            s->refused++;
+            (void)ltn_copy_str(s->last_refusal, sizeof(s->last_refusal), a->message);
+        } else {
+            s->not_wanted++;
+        }
         break;
     case LTN_PUSH_RETRY:
         s->retries++;
+        s->wrong_credentials = a->wrong_credentials;
         break;
+    }
+    if (a->rejected_points > 0) {
+        (void)ltn_copy_str(s->last_rejection, sizeof(s->last_rejection), a->message);
     }
     if (a->message[0] != '\0') {
         (void)ltn_copy_str(s->last_error, sizeof(s->last_error), a->message);
@@ -295,8 +305,7 @@ static uint64_t idle_ns(const struct ltn_push *p)
 /* What is left when stop was asked for: no pauses, the first failure ends it. */
 static void flush(struct ltn_push *p)
 {
-    uint64_t deadline = ltn_now_mono_ns() + p->conf.flush_ns;
-    while (ltn_now_mono_ns() < deadline && next_row(p, true) == 1) {
+    while (ltn_now_mono_ns() < atomic_load(&p->cut_ns) && next_row(p, true) == 1) {
         if (send_row(p) != 0) {
             return;
         }
@@ -352,6 +361,8 @@ int ltn_push_open(const struct ltn_push_conf *c, struct ltn_record *record,
     if (rc == 0) {
         rc = ltn_push_sender_init(&p->senders[1], &c->logs, LTN_RECORD_LOGS, info);
     }
+    p->senders[0].cut_ns = &p->cut_ns;
+    p->senders[1].cut_ns = &p->cut_ns;
     if (rc == 0 && c->token_file[0] != '\0') {
         refresh_token(p);
         if (p->token[0] == '\0') {
@@ -375,6 +386,7 @@ int ltn_push_start(struct ltn_push *p)
 
 void ltn_push_stop(struct ltn_push *p)
 {
+    atomic_store(&p->cut_ns, ltn_now_mono_ns() + p->conf.flush_ns);
     atomic_store(&p->stopping, true);
     (void)eventfd_write(p->stop_fd, 1);
     if (p->started) {

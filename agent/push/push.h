@@ -46,7 +46,7 @@ struct ltn_push_conf {
     uint64_t first_backoff_ns;   /* 0: 1 s; doubled up to the longest, half of it random */
     uint64_t longest_backoff_ns; /* 0: 30 s */
     unsigned backfill_per_s;     /* backlog rows a second; 0: 10 */
-    uint64_t flush_ns;           /* time for what is left at stop; 0: 2 s */
+    uint64_t flush_ns;           /* time for what runs and is left at stop; 0: 2 s */
 };
 
 /* Defaults: no endpoint, 10 s, gzip. */
@@ -74,7 +74,8 @@ int ltn_push_open(const struct ltn_push_conf *c, struct ltn_record *record,
 /* Starts the thread. 0 or -errno. */
 int ltn_push_start(struct ltn_push *p) ltn_must_check;
 
-/* Sends what is left for at most flush_ns (one running call may take its timeout), ends the thread.
+/* Sends what is left for at most flush_ns, a running call included (a host name being looked up may
+ * take longer), ends the thread.
  * Call it before ltn_record_stop, so that acknowledged rows are still deleted. */
 void ltn_push_stop(struct ltn_push *p);
 
@@ -85,12 +86,16 @@ struct ltn_push_stats {
     uint64_t sent; /* requests acknowledged */
     uint64_t sent_bytes;
     uint64_t refused;         /* requests refused for good, dropped */
+    uint64_t not_wanted;      /* requests of a signal without an endpoint, dropped */
     uint64_t rejected_points; /* parts of acknowledged requests that the collector did not take */
     uint64_t retries;         /* failed attempts to be repeated */
     uint64_t backfilled;      /* of sent: from the backlog */
     uint64_t last_sent_ns;    /* Unix time; 0: never */
     uint64_t backoff_ns;      /* present pause; 0 when all is well */
+    bool wrong_credentials;   /* why the last failed attempt is repeated */
     char last_error[160];     /* of the last failed attempt */
+    char last_refusal[160];   /* why a request was refused for good */
+    char last_rejection[160]; /* why parts of one were not taken; "": not said */
     char verdict[256];        /* lanterne-verdict of the last answer */
 };
 

@@ -55,6 +55,10 @@ static int grpc_address(struct ltn_push_sender *s, const struct ltn_push_target 
                                "http/protobuf",
                                t->endpoint);
     }
+    if (host == NULL && strstr(t->endpoint, "://") != NULL) {
+        return ltn_errinfo_set(info, LTN_ERR_CONFIG, "\"%.100s\" is no http:// or https:// address",
+                               t->endpoint);
+    }
     host = host != NULL ? host : t->endpoint;
     size_t n = strcspn(host, "/");
     const char *bracket = memchr(host, ']', n);
@@ -260,6 +264,7 @@ static void send_grpc(struct ltn_push_sender *s, const char *token, const void *
                                  .body = bytes,
                                  .body_len = n,
                                  .timeout_ns = s->timeout_ns,
+                                 .cut_ns = s->cut_ns,
                                  .metadata = fields,
                                  .metadata_count = count};
     struct ltn_grpc_result result;
@@ -275,6 +280,7 @@ static void send_grpc(struct ltn_push_sender *s, const char *token, const void *
     }
     /* Wrong credentials say nothing about the data: it waits until they are right. */
     bool credentials = result.status == 16 || result.status == 7;
+    ret->wrong_credentials = credentials;
     ret->outcome = result.retry || credentials || rc == -ENOMEM ? LTN_PUSH_RETRY : LTN_PUSH_REFUSED;
     ret->retry_after_ns = result.retry_after_ns;
     say(ret, result.message);
@@ -297,6 +303,7 @@ static void send_http(struct ltn_push_sender *s, const char *token, const void *
                                  .bearer_token = token[0] != '\0' ? token : NULL,
                                  .headers = headers,
                                  .timeout_ns = s->timeout_ns,
+                                 .cut_ns = s->cut_ns,
                                  .gzip = s->gzip,
                                  .ca_file = s->ca_file[0] != '\0' ? s->ca_file : NULL};
     struct ltn_http_result result;
@@ -307,6 +314,7 @@ static void send_http(struct ltn_push_sender *s, const char *token, const void *
         return;
     }
     bool credentials = result.status == 401 || result.status == 403;
+    ret->wrong_credentials = credentials;
     ret->outcome = result.retry || credentials || rc == -ENOMEM ? LTN_PUSH_RETRY : LTN_PUSH_REFUSED;
     ret->retry_after_ns = result.retry_after_ns;
     if (result.status == 0) {

@@ -18,6 +18,7 @@ struct ltn_push_sender {
     const char *path;                           /* gRPC method */
     struct ltn_push_header headers[LTN_PUSH_MAX_HEADERS];
     size_t header_count;
+    _Atomic uint64_t *cut_ns; /* as of struct ltn_grpc_call; set by the owner, NULL: none */
     uint64_t timeout_ns;
     bool gzip;
     char ca_file[LTN_PUSH_ENDPOINT_BYTES];
@@ -29,6 +30,7 @@ enum ltn_push_outcome { LTN_PUSH_SENT, LTN_PUSH_REFUSED, LTN_PUSH_RETRY };
 
 struct ltn_push_answer {
     enum ltn_push_outcome outcome;
+    bool wrong_credentials;  /* why it is to be tried again */
     uint64_t retry_after_ns; /* the collector's wish */
     uint64_t rejected_points;
     char message[160];

@@ -112,6 +112,7 @@ struct ltn_record {
     _Atomic uint64_t outbox_rows, outbox_bytes;
     _Atomic uint64_t outbox_dropped_bytes, outbox_dropped_age, outbox_unencodable;
     _Atomic bool degraded;
+    _Atomic int failed_rc;
 };
 
 /* ---- items ---- */
@@ -590,7 +591,9 @@ static bool still_stands(struct ltn_record *r)
     if (rc == LTN_ERR_NOT_FOUND) {
         atomic_fetch_add(&r->replaced_files, 1);
     }
-    if (reopen_database(r) < 0) {
+    int reopened = reopen_database(r);
+    if (reopened < 0) {
+        atomic_store(&r->failed_rc, reopened);
         atomic_store(&r->degraded, true);
         r->next_try_ns = ltn_now_mono_ns() + r->opts.retry_ms * LTN_NS_PER_MS;
     }
@@ -604,6 +607,7 @@ static void fail_group(struct ltn_record *r, struct group *g, int rc)
     put_back(r, &g->invalid);
     put_back(r, &g->stored);
     atomic_fetch_add(&r->failed_commits, 1);
+    atomic_store(&r->failed_rc, rc);
     atomic_store(&r->degraded, true);
     r->next_try_ns = ltn_now_mono_ns() + r->opts.retry_ms * LTN_NS_PER_MS;
     if (rc == LTN_ERR_CORRUPT) {
@@ -625,15 +629,21 @@ static void commit_group(struct ltn_record *r)
     struct group g = {.outbox = r->outbox};
     list_init(&g.stored);
     list_init(&g.invalid);
-    bool open = r->db != NULL ? still_stands(r) || r->db != NULL : reopen_database(r) == 0;
-    if (!open) {
+    int rc = 0;
+    if (r->db == NULL) {
+        rc = reopen_database(r);
+    } else if (!still_stands(r) && r->db == NULL) {
+        rc = atomic_load(&r->failed_rc);
+    }
+    if (rc < 0) {
+        atomic_store(&r->failed_rc, rc);
         r->next_try_ns = ltn_now_mono_ns() + r->opts.retry_ms * LTN_NS_PER_MS;
         atomic_fetch_add(&r->failed_commits, 1);
         shed(r);
         return;
     }
     g.outbox = r->outbox;
-    int rc = write_group(r, &g);
+    rc = write_group(r, &g);
     if (rc == 0) {
         finish_group(r, &g);
     } else {
@@ -932,6 +942,7 @@ void ltn_record_stats(struct ltn_record *r, struct ltn_record_stats *ret)
     s.failed_commits = atomic_load(&r->failed_commits);
     s.replaced_files = atomic_load(&r->replaced_files);
     s.degraded = atomic_load(&r->degraded);
+    s.failed_rc = atomic_load(&r->failed_rc);
     s.outbox_rows = atomic_load(&r->outbox_rows);
     s.outbox_bytes = atomic_load(&r->outbox_bytes);
     s.outbox_dropped_bytes_limit = atomic_load(&r->outbox_dropped_bytes);

@@ -140,6 +140,7 @@ struct ltn_record_stats {
     uint64_t
         replaced_files; /* databases begun anew: damaged and moved aside, or deleted under us */
     bool degraded;      /* writing fails at present */
+    int failed_rc;      /* why it failed last; 0: never */
     uint64_t outbox_rows;
     uint64_t outbox_bytes;
     uint64_t outbox_dropped_bytes_limit; /* rows that left unsent */

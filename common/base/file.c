@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -18,9 +19,14 @@ static ssize_t read_some(int fd, void *p, size_t n)
 
 int ltn_file_read(const char *path, struct ltn_buf *b)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return -errno;
+    }
+    struct stat st;
+    if (fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode)) {
+        (void)close(fd);
+        return LTN_ERR_UNSUPPORTED;
     }
     int rc = 0;
     for (;;) {
@@ -41,7 +47,7 @@ int ltn_file_read(const char *path, struct ltn_buf *b)
 
 long ltn_file_read_head(const char *path, char *out, size_t size)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return -errno;
     }

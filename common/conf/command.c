@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "conf/command.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,8 +47,8 @@ static const struct ltn_command *find(const struct ltn_command *commands, size_t
 static int unknown(const struct ltn_command *commands, size_t n, const char *program,
                    const char *name)
 {
-    const char *best = "help";
-    unsigned least = ltn_edit_distance(best, name);
+    const char *best = NULL;
+    unsigned least = UINT_MAX;
     char shown[48];
     ltn_text_clean(shown, sizeof(shown), name, strlen(name));
     for (size_t i = 0; i < n; i++) {
@@ -57,8 +58,14 @@ static int unknown(const struct ltn_command *commands, size_t n, const char *pro
             best = commands[i].name;
         }
     }
-    (void)fprintf(stderr, "%s: unknown command \"%s\"; did you mean \"%s\"?\n", program, shown,
-                  best);
+    /* A word that shares little with every command is no slip of the pen. */
+    if (best == NULL || least > 1 + strlen(name) / 3) {
+        (void)fprintf(stderr, "%s: unknown command \"%s\"; see %s --help\n", program, shown,
+                      program);
+    } else {
+        (void)fprintf(stderr, "%s: unknown command \"%s\"; did you mean \"%s\"?\n", program, shown,
+                      best);
+    }
     return LTN_EXIT_USAGE;
 }
 

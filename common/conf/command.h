@@ -24,7 +24,7 @@ struct ltn_command {
 
 /* Runs the command named by argv[1]. "--help", "-h", "help" and no argument at all print the list
  * (exit code 0, without an argument 2); "help NAME" runs "NAME --help"; "--version" runs "version".
- * An unknown name prints the nearest known one on stderr and gives 2. */
+ * An unknown name gives 2 and says so on stderr, with the known one it is close to, if any. */
 int ltn_command_dispatch(const struct ltn_command *commands, size_t n, const char *program,
                          int argc, char **argv) ltn_must_check;
 

@@ -301,6 +301,9 @@ int ltn_conf_set_value(const struct ltn_conf_key *k, void *target, const struct 
         rc = set_string(at, v->text);
         break;
     case LTN_CONF_STRINGS:
+        if (!v->whole && v->text[0] != '\0' && v->text[strspn(v->text, ", \t")] == '\0') {
+            return complain(k, v, info); /* commas and nothing between them: no empty list meant */
+        }
         rc = set_list(at, v);
         break;
     default:

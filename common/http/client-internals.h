@@ -27,6 +27,7 @@ struct ltn_grpc_client {
     bool gzip;
     uint64_t connect_timeout_ns;
     uint64_t max_age_ns;
+    _Atomic uint64_t *cut_ns; /* of the present call; NULL: none */
 
     int fd;
     nghttp2_session *ng;
@@ -60,7 +61,7 @@ struct ltn_grpc_client {
 
 nghttp2_nv ltn_client_nv(const char *name, const char *value);
 /* Waits for events of one descriptor until the deadline. 1, 0 on timeout. */
-int ltn_client_wait(int fd, short events, uint64_t deadline_ns);
+int ltn_client_wait(const struct ltn_grpc_client *c, int fd, short events, uint64_t deadline_ns);
 int ltn_client_connect(struct ltn_grpc_client *c, uint64_t deadline_ns) ltn_must_check;
 void ltn_client_fail(struct ltn_grpc_client *c, const char *what, int error);
 /* Sends what the socket takes; true when more waits for it. */

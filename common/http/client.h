@@ -46,6 +46,9 @@ struct ltn_grpc_call {
     const void *body; /* one message; borrowed */
     size_t body_len;
     uint64_t timeout_ns; /* whole call with connect; also sent as grpc-timeout. Must not be 0. */
+    /* NULL, or: the call ends with a timeout soon after this time (ltn_now_mono_ns; 0: none), which
+     * another thread may set at any moment. Looking a name up is not cut short. */
+    _Atomic uint64_t *cut_ns;
     const struct ltn_grpc_field *metadata; /* borrowed */
     size_t metadata_count;
 };
@@ -82,6 +85,7 @@ struct ltn_grpc_stream;
 struct ltn_grpc_stream_conf {
     const char *path;                      /* "/package.Service/Method" */
     uint64_t timeout_ns;                   /* to connect and send the head; must not be 0 */
+    _Atomic uint64_t *cut_ns;              /* as of a call, for connecting and the head */
     size_t max_in_bytes;                   /* one message received; 0: 1 MiB */
     size_t max_out_bytes;                  /* all messages that wait to be sent; 0: 1 MiB */
     const struct ltn_grpc_field *metadata; /* borrowed during the call */
@@ -141,6 +145,7 @@ struct ltn_http_call {
     const char *ca_file;        /* NULL: the system's */
     bool insecure;              /* skip certificate checks */
     bool follow;                /* follow up to 5 redirects (GET only) */
+    _Atomic uint64_t *cut_ns;   /* as of struct ltn_grpc_call */
 };
 
 /* Outcome; belongs to the client and is valid until its next call. */

@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <nghttp2/nghttp2.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
@@ -237,6 +238,8 @@ static int open_session(struct ltn_grpc_client *c)
 
 /* ---- connecting ---- */
 
+#define CUT_LOOK_MS 100
+
 static int left_ms(uint64_t deadline_ns)
 {
     uint64_t now_ns = ltn_now_mono_ns();
@@ -247,23 +250,26 @@ static int left_ms(uint64_t deadline_ns)
     return ms < 3600000 ? (int)ms : 3600000;
 }
 
-/* Waits for events until the deadline. 1, 0 on timeout. */
-int ltn_client_wait(int fd, short events, uint64_t deadline_ns)
+/* Waits for events until the deadline or the call's cut. 1, 0 on timeout. */
+int ltn_client_wait(const struct ltn_grpc_client *c, int fd, short events, uint64_t deadline_ns)
 {
     for (;;) {
         struct pollfd p = {.fd = fd, .events = events};
-        int ms = left_ms(deadline_ns);
-        int n = poll(&p, 1, ms);
+        uint64_t cut_ns = c->cut_ns != NULL ? atomic_load(c->cut_ns) : 0;
+        int ms = left_ms(cut_ns != 0 && cut_ns < deadline_ns ? cut_ns : deadline_ns);
+        bool last = c->cut_ns == NULL || ms <= CUT_LOOK_MS;
+        int n = poll(&p, 1, last ? ms : CUT_LOOK_MS);
         if (n > 0) {
             return 1;
         }
-        if (n == 0 || errno != EINTR) {
+        if ((n == 0 && last) || (n < 0 && errno != EINTR)) {
             return 0;
         }
     }
 }
 
-static int connect_one(const struct addrinfo *ai, uint64_t deadline_ns, int *ret_fd)
+static int connect_one(const struct ltn_grpc_client *c, const struct addrinfo *ai,
+                       uint64_t deadline_ns, int *ret_fd)
 {
     int on = 1;
     int error = 0;
@@ -276,7 +282,7 @@ static int connect_one(const struct addrinfo *ai, uint64_t deadline_ns, int *ret
     if (connect(fd, ai->ai_addr, ai->ai_addrlen) != 0) {
         if (errno != EINPROGRESS) {
             error = errno;
-        } else if (ltn_client_wait(fd, POLLOUT, deadline_ns) == 0) {
+        } else if (ltn_client_wait(c, fd, POLLOUT, deadline_ns) == 0) {
             error = ETIMEDOUT;
         } else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0) {
             error = errno;
@@ -312,7 +318,7 @@ int ltn_client_connect(struct ltn_grpc_client *c, uint64_t deadline_ns)
         /* One address that swallows packets must not use up the time of the others. */
         now_ns = ltn_now_mono_ns();
         uint64_t share_ns = limit_ns > now_ns ? (limit_ns - now_ns) / left : 0;
-        rc = connect_one(ai, now_ns + share_ns, &c->fd);
+        rc = connect_one(c, ai, now_ns + share_ns, &c->fd);
         left--;
     }
     freeaddrinfo(list);
@@ -488,7 +494,7 @@ static int run(struct ltn_grpc_client *c, uint64_t deadline_ns)
             break;
         }
         short events = (short)(POLLIN | (more ? POLLOUT : 0));
-        if (ltn_client_wait(c->fd, events, deadline_ns) == 0) {
+        if (ltn_client_wait(c, c->fd, events, deadline_ns) == 0) {
             return LTN_ERR_TIMEOUT;
         }
         ltn_client_receive(c);
@@ -720,6 +726,7 @@ int ltn_grpc_client_call(struct ltn_grpc_client *c, const struct ltn_grpc_call *
     uint64_t deadline_ns = ltn_now_mono_ns() + call->timeout_ns;
     *ret = (struct ltn_grpc_result){.message = ""};
     int rc = prepare_body(c, call);
+    c->cut_ns = call->cut_ns;
     c->reason[0] = '\0';
     c->head_sent = false;
     if (rc != 0) {

@@ -3,11 +3,13 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "http/client.h"
 #include "http/coding.h"
 
@@ -144,6 +146,15 @@ static int set_body(struct ltn_http_client *c, const struct ltn_http_call *call)
     return 0;
 }
 
+/* Told of progress several times a second, also while there is none; not 0 ends the transfer. */
+static int look_at_cut(void *user, curl_off_t to_get, curl_off_t got, curl_off_t to_send,
+                       curl_off_t sent)
+{
+    (void)to_get, (void)got, (void)to_send, (void)sent;
+    uint64_t cut_ns = atomic_load((_Atomic uint64_t *)user);
+    return cut_ns != 0 && ltn_now_mono_ns() >= cut_ns;
+}
+
 static void set_options(struct ltn_http_client *c, const struct ltn_http_call *call,
                         struct curl_slist *headers, char *error)
 {
@@ -167,6 +178,11 @@ static void set_options(struct ltn_http_client *c, const struct ltn_http_call *c
         } else {
             curl_easy_setopt(h, CURLOPT_CUSTOMREQUEST, call->method);
         }
+    }
+    if (call->cut_ns != NULL) {
+        curl_easy_setopt(h, CURLOPT_NOPROGRESS, 0L);
+        curl_easy_setopt(h, CURLOPT_XFERINFOFUNCTION, look_at_cut);
+        curl_easy_setopt(h, CURLOPT_XFERINFODATA, call->cut_ns);
     }
     if (call->bearer_token != NULL) {
         curl_easy_setopt(h, CURLOPT_HTTPAUTH, (long)CURLAUTH_BEARER);
@@ -220,6 +236,7 @@ static int transfer_rc(const struct ltn_http_client *c, CURLcode code)
     }
     switch (code) {
     case CURLE_OPERATION_TIMEDOUT:
+    case CURLE_ABORTED_BY_CALLBACK:
         return LTN_ERR_TIMEOUT;
     case CURLE_OUT_OF_MEMORY:
         return -ENOMEM;

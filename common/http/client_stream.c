@@ -94,7 +94,7 @@ static int send_head(struct ltn_grpc_client *c, uint64_t deadline_ns)
         if (c->broken) {
             return LTN_ERR_UNAVAILABLE;
         }
-        if (more && ltn_client_wait(c->fd, POLLOUT, deadline_ns) == 0) {
+        if (more && ltn_client_wait(c, c->fd, POLLOUT, deadline_ns) == 0) {
             return LTN_ERR_TIMEOUT;
         }
         if (!more && !c->head_sent) {
@@ -119,6 +119,7 @@ int ltn_grpc_stream_open(struct ltn_grpc_client *c, const struct ltn_grpc_stream
     ltn_grpc_frame_init(&s->frame, conf->max_in_bytes != 0 ? conf->max_in_bytes : DEFAULT_BYTES);
     ltn_buf_init(&s->out, s->max_out_bytes + LTN_GRPC_PREFIX_BYTES);
     ltn_grpc_client_disconnect(c);
+    c->cut_ns = conf->cut_ns;
     c->reason[0] = '\0';
     int rc = ltn_client_reset(c);
     if (rc == 0) {

@@ -540,6 +540,22 @@ static int run_exec(char *self)
     return 1;
 }
 
+static void *use_as_helper(void *arg)
+{
+    (void)arg;
+    check(prctl(PR_SET_NAME, "helper-thread"), "thread name");
+    return use_device(5) == 0 ? arg : NULL;
+}
+
+// thread: a thread with a name of its own is the only one that calls; the process ends at once.
+static int run_thread(void)
+{
+    pthread_t t;
+    check(pthread_create(&t, NULL, use_as_helper, NULL), "thread");
+    check(pthread_join(t, NULL), "join");
+    return 0;
+}
+
 // seccomp: from the first use on, system calls whose numbers the filter's author did not know kill
 // the process.
 static int run_seccomp(void)
@@ -577,9 +593,12 @@ int main(int argc, char **argv)
     if (strcmp(what, "exec") == 0) {
         return run_exec(argv[0]);
     }
+    if (strcmp(what, "thread") == 0) {
+        return run_thread();
+    }
     if (strcmp(what, "seccomp") == 0) {
         return run_seccomp();
     }
-    fputs("usage: capture_target nccl|wait|use|fork|exec|seccomp ...\n", stderr);
+    fputs("usage: capture_target nccl|wait|use|fork|exec|thread|seccomp ...\n", stderr);
     return 2;
 }

@@ -217,6 +217,20 @@ def level(agent):
     return {name: len(agent.map_dump(name, ids)) for name in PER_PROCESS_MAPS}
 
 
+def test_a_process_has_the_name_of_its_first_thread(procs, tmp_path):
+    cap.require()
+    agent = cap.Agent(procs, tmp_path)
+    sim = cap.Sim(procs, tmp_path)
+    # Gone before /proc can be asked: only the kernel's record names most of them.
+    some = [sim.target("thread", env={"SIMGPU_CTX_MS": "0"}) for _ in range(20)]
+    cap.finish(some)
+    agent.wait_window(3)
+    rows = agent.rows("SELECT DISTINCT comm FROM processes WHERE pid IN (%s)"
+                      % ",".join(str(p.pid) for p in some))
+    assert [r["comm"] for r in rows] == ["capture_target"]
+    agent.stop()
+
+
 def test_short_processes_leave_nothing(procs, tmp_path):
     cap.require()
     agent = cap.Agent(procs, tmp_path)

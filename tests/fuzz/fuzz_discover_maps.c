@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int rc = ltn_proc_parse_stat(text, size, &proc);
     (void)rc;
     struct ltn_rank_identity id;
-    ltn_rank_parse(text, size, &id);
+    ltn_rank_parse(text, size, "n", &id);
     if (id.source != LTN_RANK_NONE && (id.rank < 0 || id.rank >= id.world_size)) {
         abort();
     }

@@ -4,7 +4,7 @@ foreach(topic guard rows)
     target_link_libraries(test_serve_${topic} PRIVATE ltn_node_api)
 endforeach()
 
-foreach(topic host merge)
+foreach(topic health host merge)
     ltn_test(test_cli_${topic} test_cli_${topic}.c)
     target_link_libraries(test_cli_${topic} PRIVATE ltn_cli)
 endforeach()

@@ -75,7 +75,7 @@ static void test_the_oldest_calls_in_flight_are_kept_for_one_window(void **state
 {
     (void)state;
     struct ltn_procs t;
-    ltn_procs_init(&t, 16);
+    ltn_procs_init(&t, 16, "n0");
     uint32_t me = (uint32_t)getpid();
     assert_non_null(ltn_procs_get(&t, me));
     uint64_t now = ltn_now_mono_ns();
@@ -111,7 +111,7 @@ static void test_host_time_of_a_process_without_collectives(void **state)
 {
     (void)state;
     struct ltn_procs t;
-    ltn_procs_init(&t, 16);
+    ltn_procs_init(&t, 16, "n0");
     uint32_t me = (uint32_t)getpid();
     assert_non_null(ltn_procs_get(&t, me));
     /* 10 waits of 3 ms, before each 5 ms of host time of which 2 ms in the run queue. */

@@ -16,7 +16,7 @@
 static int setup(void **state)
 {
     static struct ltn_procs table;
-    ltn_procs_init(&table, 16);
+    ltn_procs_init(&table, 16, "n0");
     *state = &table;
     return 0;
 }
@@ -208,6 +208,23 @@ static void the_ceiling_on_processes_is_counted(void **state)
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
+/* A process known from the kernel's record only is the one that /proc told of elsewhere. */
+static void a_short_process_has_the_start_that_proc_says(void **state)
+{
+    (void)state;
+    struct ltn_proc here;
+    assert_int_equal(ltn_proc_read(getpid(), &here), 0);
+    const uint64_t tick_ns = LTN_NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
+    const struct ltn_event_process e = {.start_boottime_ns = here.start_ticks * tick_ns + 123,
+                                        .comm = "short"};
+    struct ltn_cap_proc p = {.tgid = (uint32_t)getpid()};
+    ltn_procs_told(&p, &e);
+    assert_true(p.identified);
+    assert_true(p.id.start_ticks == here.start_ticks);
+    assert_true(p.id.start_unix_ns == here.start_unix_ns);
+    assert_string_equal(p.id.comm, "short");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -219,6 +236,7 @@ int main(void)
         TEST(an_ended_communicator_goes_on_under_its_other_key_and_is_told_once),
         TEST(the_longest_preemptors_come_first),
         TEST(the_ceiling_on_processes_is_counted),
+        TEST(a_short_process_has_the_start_that_proc_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include "discover/util.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -227,13 +228,41 @@ static void test_ancestors(void **state)
     child_end(&c);
 }
 
+/* The start says which incarnation it is: it follows from what the kernel states, not from when
+ * one asks. */
+static void test_start_is_an_identity(void **state)
+{
+    (void)state;
+    char line[256];
+    unsigned long long btime_s = 0;
+    FILE *f = fopen("/proc/stat", "r");
+    assert_non_null(f);
+    while (btime_s == 0 && fgets(line, sizeof(line), f) != NULL) {
+        if (strncmp(line, "btime ", 6) == 0) {
+            btime_s = strtoull(line + 6, NULL, 10);
+        }
+    }
+    (void)fclose(f);
+    assert_true(btime_s > 0);
+    struct ltn_proc one;
+    struct ltn_proc two;
+    assert_int_equal(ltn_proc_read(getpid(), &one), 0);
+    assert_int_equal(ltn_proc_read_stat(getpid(), &two), 0);
+    assert_true(one.start_unix_ns == two.start_unix_ns);
+    uint64_t hz = (uint64_t)sysconf(_SC_CLK_TCK);
+    assert_true(one.start_unix_ns ==
+                btime_s * LTN_NS_PER_S + one.start_ticks * (LTN_NS_PER_S / hz));
+    assert_true(ltn_proc_boottime_to_ticks(one.start_ticks * (LTN_NS_PER_S / hz) + 1) ==
+                one.start_ticks);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_self),        cmocka_unit_test(test_gone),
         cmocka_unit_test(test_stat_text),   cmocka_unit_test(test_cgroup_id),
         cmocka_unit_test(test_scope),       cmocka_unit_test(test_ancestors),
-        cmocka_unit_test(test_nasty_child),
+        cmocka_unit_test(test_nasty_child), cmocka_unit_test(test_start_is_an_identity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 
+#include "base/attr.h"
 #include "discover/rank.h"
 
-#define PARSE(text, id) ltn_rank_parse(text, sizeof(text), id)
+#define PARSE(text, id) ltn_rank_parse(text, sizeof(text), "n7", id)
 
 static void test_torchrun(void **state)
 {
@@ -45,6 +47,35 @@ static void test_job_keys(void **state)
     PARSE("MASTER_ADDR=a", &id);
     assert_int_equal(id.job_source, LTN_JOB_NONE);
     assert_string_equal(id.job_key, "");
+}
+
+/* What means "this machine" everywhere must not join the jobs of two machines. */
+static void test_loopback_masters(void **state)
+{
+    (void)state;
+    static const char *const local[] = {"127.0.0.1",  "127.1.2.3", "localhost",
+                                        "LocalHost.", "::1",       "[::1]",
+                                        "0.0.0.0",    "::",        "::ffff:127.0.0.1"};
+    static const char *const global[] = {"10.0.0.1", "128.0.0.1", "localhost-3", "127.example.org",
+                                         "n0",       "fe80::1",   "[",           "."};
+    char block[128];
+    char want[128];
+    struct ltn_rank_identity id;
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(local); i++) {
+        int n = snprintf(block, sizeof(block), "MASTER_PORT=29500%cMASTER_ADDR=%s", 0, local[i]);
+        (void)snprintf(want, sizeof(want), "n7/%s:29500", local[i]);
+        ltn_rank_parse(block, (size_t)n + 1, "n7", &id);
+        assert_string_equal(id.job_key, want);
+        assert_int_equal(id.job_source, LTN_JOB_MASTER);
+        ltn_rank_parse(block, (size_t)n + 1, "", &id);
+        assert_string_equal(id.job_key, want + 3);
+    }
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(global); i++) {
+        int n = snprintf(block, sizeof(block), "MASTER_PORT=29500%cMASTER_ADDR=%s", 0, global[i]);
+        (void)snprintf(want, sizeof(want), "%s:29500", global[i]);
+        ltn_rank_parse(block, (size_t)n + 1, "n7", &id);
+        assert_string_equal(id.job_key, want);
+    }
 }
 
 static void test_other_launchers(void **state)
@@ -91,15 +122,15 @@ static void test_nonsense(void **state)
     assert_int_equal(id.rank, 1);
     PARSE("XRANK=1\0RANKX=1\0RANK\0=3\0WORLD_SIZE=8", &id);
     assert_int_equal(id.source, LTN_RANK_NONE);
-    ltn_rank_parse("", 0, &id);
+    ltn_rank_parse("", 0, "n7", &id);
     assert_int_equal(id.rank, -1);
-    ltn_rank_parse("LANTERNE_JOB=half-a-na", 22, &id); /* no end: may be cut */
+    ltn_rank_parse("LANTERNE_JOB=half-a-na", 22, "n7", &id); /* no end: may be cut */
     assert_string_equal(id.job_key, "");
     char block[1000];
     memset(block, 'a', sizeof(block));
     memcpy(block, "LANTERNE_JOB=", 13);
     block[sizeof(block) - 1] = '\0';
-    ltn_rank_parse(block, sizeof(block), &id);
+    ltn_rank_parse(block, sizeof(block), "n7", &id);
     assert_int_equal(strlen(id.job_key), LTN_RANK_TEXT_BYTES - 1);
 }
 
@@ -123,7 +154,7 @@ static void test_secrets(void **state)
     child_start(&c, FIXTURES "/discover_child", env);
     struct ltn_rank_identity id;
     memset(&id, 0, sizeof(id));
-    assert_int_equal(ltn_rank_read(c.pid, &id), 0);
+    assert_int_equal(ltn_rank_read(c.pid, "n7", &id), 0);
     assert_int_equal(id.rank, 0);
     assert_string_equal(id.job_key, "j");
     assert_false(holds(&id, sizeof(id), "wJalr"));
@@ -134,15 +165,15 @@ static void test_secrets(void **state)
     assert_false(holds(again, 256u * 1024, "FEMI-K7MDENG"));
     free(again);
     child_end(&c);
-    assert_true(ltn_rank_read(c.pid, &id) < 0);
+    assert_true(ltn_rank_read(c.pid, "n7", &id) < 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_torchrun),        cmocka_unit_test(test_job_keys),
-        cmocka_unit_test(test_other_launchers), cmocka_unit_test(test_nonsense),
-        cmocka_unit_test(test_secrets),
+        cmocka_unit_test(test_torchrun),         cmocka_unit_test(test_job_keys),
+        cmocka_unit_test(test_loopback_masters), cmocka_unit_test(test_other_launchers),
+        cmocka_unit_test(test_nonsense),         cmocka_unit_test(test_secrets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

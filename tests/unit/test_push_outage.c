@@ -5,6 +5,7 @@
  * nobody waits for it, and the outbox is empty in the end.
  */
 #include <errno.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -102,6 +104,7 @@ static void server_kill(struct server *s)
 /* ---- the agent's half ---- */
 
 static const char *token_file = "";
+static uint64_t timeout_ns = 300 * LTN_NS_PER_MS;
 
 static void pipeline_start_at(struct pipeline *p, const char *endpoint, const char *name)
 {
@@ -119,7 +122,7 @@ static void pipeline_start_at(struct pipeline *p, const char *endpoint, const ch
     assert_int_equal(ltn_push_conf_env(&c, environ, &info), 0);
     assert_int_equal(ltn_push_conf_endpoint(&c, endpoint, &info), 0);
     (void)snprintf(c.token_file, sizeof(c.token_file), "%s", token_file);
-    c.metrics.timeout_ns = 300 * LTN_NS_PER_MS;
+    c.metrics.timeout_ns = timeout_ns;
     c.first_backoff_ns = 20 * LTN_NS_PER_MS;
     c.longest_backoff_ns = 100 * LTN_NS_PER_MS;
     c.backfill_per_s = 1000;
@@ -459,6 +462,43 @@ static void the_same_over_http(void **state)
     (void)unsetenv("OTEL_EXPORTER_OTLP_PROTOCOL");
 }
 
+/* A peer that takes the request and never answers: stop does not wait for the call's own time. */
+static void check_stop(const char *scheme, const char *name)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(at);
+    struct pipeline p = {0};
+    char endpoint[64];
+    char byte;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+    (void)snprintf(endpoint, sizeof(endpoint), "%s127.0.0.1:%d", scheme, ntohs(at.sin_port));
+    timeout_ns = 100 * LTN_NS_PER_S;
+    pipeline_start_at(&p, endpoint, name);
+    send_windows(&p, 1);
+    int peer = accept(fd, NULL, NULL);
+    assert_int_equal(read(peer, &byte, 1), 1);
+    uint64_t began_ns = ltn_now_mono_ns();
+    ltn_push_stop(p.push);
+    assert_true(ltn_now_mono_ns() - began_ns < 50 * LTN_NS_PER_S);
+    pipeline_stop(&p);
+    timeout_ns = 300 * LTN_NS_PER_MS;
+    (void)close(peer);
+    (void)close(fd);
+}
+
+static void a_silent_peer_does_not_hold_up_the_stop(void **state)
+{
+    (void)state;
+    check_stop("", "silent");
+    (void)setenv("no_proxy", "127.0.0.1", 1);
+    (void)setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf", 1);
+    check_stop("http://", "silent2");
+    (void)unsetenv("OTEL_EXPORTER_OTLP_PROTOCOL");
+}
+
 static int make_dir(void **state)
 {
     (void)state;
@@ -477,9 +517,13 @@ static int drop_dir(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(every_window_arrives),          TEST(what_is_refused_for_good_goes),
-        TEST(the_outbox_outlives_the_agent), TEST(stop_flushes),
-        TEST(a_new_token_is_picked_up),      TEST(the_same_over_http),
+        TEST(every_window_arrives),
+        TEST(what_is_refused_for_good_goes),
+        TEST(the_outbox_outlives_the_agent),
+        TEST(stop_flushes),
+        TEST(a_new_token_is_picked_up),
+        TEST(the_same_over_http),
+        TEST(a_silent_peer_does_not_hold_up_the_stop),
     };
     (void)signal(SIGPIPE, SIG_IGN);
     if (ltn_run_python("import grpc") != 0) {
