@@ -404,6 +404,18 @@ static void leave_job(struct ltn_fleet *f, struct ltn_fleet_proc *p)
     p->role = -1;
 }
 
+/* Forgets a job that all its processes have left for another one: it was a first guess. */
+static void drop_left_job(struct ltn_fleet *f, struct ltn_fleet_job *j)
+{
+    if (j == NULL || j->procs.len > 0)
+        return;
+    size_t pos = 0;
+    for (struct ltn_fleet_group *g; (g = ltn_map_next(&j->groups, &pos)) != NULL; pos = 0)
+        ltn_fleet_group_drop(f, g);
+    (void)ltn_map_del(&f->jobs, j->key, strlen(j->key));
+    free_job(j);
+}
+
 /* The job by the agent's key, else by the largest communicator. */
 static void join_job(struct ltn_fleet *f, struct ltn_fleet_proc *p,
                      const struct ltn_update_resource *r)
@@ -429,7 +441,9 @@ static void join_job(struct ltn_fleet *f, struct ltn_fleet_proc *p,
         return;
     char key[LTN_FLEET_KEY_BYTES];
     size_t len = proc_key(key, sizeof(key), p->node->name, p->pid, p->start_ns);
+    struct ltn_fleet_job *left = p->job;
     leave_job(f, p);
+    drop_left_job(f, left);
     struct ltn_fleet_job *j = get_job(f, name);
     if (j != NULL && ltn_map_put(&j->procs, key, len, p) == 0)
         p->job = j;

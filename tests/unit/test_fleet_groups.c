@@ -341,6 +341,26 @@ static void silence_ends_a_job_and_its_verdicts(void **state)
     ltn_fleet_free(w.f);
 }
 
+/* The agent learns the job's name a window later than the communicator. */
+static void a_first_guess_of_the_job_is_forgotten(void **state)
+{
+    struct world w;
+    (void)state;
+    setup(&w, NULL);
+    for (uint64_t k = 1; k <= 4; k++)
+        for (int i = 0; i < 4; i++) {
+            struct push p = window(&w, i, 4, k, 0);
+            p.comm_id = 77;
+            p.comm_size = 4;
+            p.comm_sequence = 100 * k;
+            p.job = k == 1 ? NULL : "named";
+            apply(w.f, &p, p.end_ns + 1000);
+        }
+    assert_int_equal(w.f->jobs.len, 1);
+    assert_non_null(ltn_map_get_str(&w.f->jobs, "named"));
+    ltn_fleet_free(w.f);
+}
+
 static void ceilings_refuse_and_count(void **state)
 {
     struct world w;
@@ -733,6 +753,7 @@ int main(void)
         cmocka_unit_test(without_a_job_key_the_communicator_is_the_job),
         cmocka_unit_test(the_gpu_is_joined),
         cmocka_unit_test(silence_ends_a_job_and_its_verdicts),
+        cmocka_unit_test(a_first_guess_of_the_job_is_forgotten),
         cmocka_unit_test(ceilings_refuse_and_count),
         cmocka_unit_test(a_wrong_clock_is_seen_and_corrected),
         cmocka_unit_test(lost_windows_are_counted_by_sequence),
