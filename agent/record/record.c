@@ -826,6 +826,9 @@ int ltn_record_open(const struct ltn_record_opts *opts, struct ltn_record **ret_
     r->outbox_fd = -1;
     (void)pthread_mutex_init(&r->ack_lock, NULL);
     ltn_db_claim_init(&r->claim, LTN_RECORD_APPLICATION_ID, "agent", our_tables);
+    if (opts->lock_wait_ms != 0) {
+        r->claim.lock_wait_ms = opts->lock_wait_ms;
+    }
     set_defaults(&r->opts);
     list_init(&r->keep[0]);
     list_init(&r->keep[1]);

@@ -66,6 +66,7 @@ struct ltn_record_opts {
     bool record_calls;         /* false: call batches are taken and counted as disabled */
     bool sync_full;            /* survive power loss, not only a crash */
     unsigned commit_ms;        /* longest wait of a row for its commit; 0: 250 */
+    unsigned lock_wait_ms;     /* for another writer to go, at open; 0: 15000 */
     unsigned retry_ms;         /* pause after a failed write; 0: 5000 */
     size_t max_queued_windows; /* 0: 64 */
     size_t max_queued_batches; /* 0: 256 */

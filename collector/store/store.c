@@ -371,6 +371,8 @@ int ltn_store_open(const struct ltn_store_opts *opts, struct ltn_store **ret,
     (void)pthread_mutex_init(&s->lock, NULL);
     ltn_map_init(&s->w.ids.map, LTN_IDS_MAX);
     ltn_db_claim_init(&s->claim, LTN_DB_COLLECTOR, "collector", ltn_store_tables);
+    if (opts->lock_wait_ms != 0)
+        s->claim.lock_wait_ms = opts->lock_wait_ms;
     int rc = ltn_copy_str(s->path, sizeof(s->path), opts->path != NULL ? opts->path : "")
                  ? open_database(s, moved, info)
                  : ltn_errinfo_set(info, -ENAMETOOLONG, "the path of the database is too long");

@@ -23,6 +23,7 @@ struct ltn_store_opts {
     uint64_t history_keep_ns; /* verdicts, incidents, processes likewise */
     size_t queue_items;
     size_t queue_bytes;
+    unsigned lock_wait_ms; /* for another writer to go, at open; 0: 15000 */
     /* Says for the log what happened to the file while running (deleted, damaged, cannot be begun
      * anew). On the writer thread; may be NULL. */
     void (*notice)(void *ctx, const char *text);

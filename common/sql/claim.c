@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -19,13 +20,19 @@
 #define HEADER_BYTES   100
 #define APPLICATION_AT 68
 
+#define LOCK_WAIT_MS  15000
+#define LOCK_RETRY_MS 50
+
 static const char magic[16] = "SQLite format 3";
 
 void ltn_db_claim_init(struct ltn_db_claim *c, uint32_t application_id, const char *writer,
                        const char *const *tables)
 {
-    *c = (struct ltn_db_claim){
-        .application_id = application_id, .writer = writer, .tables = tables, .lock_fd = -1};
+    *c = (struct ltn_db_claim){.application_id = application_id,
+                               .writer = writer,
+                               .tables = tables,
+                               .lock_wait_ms = LOCK_WAIT_MS,
+                               .lock_fd = -1};
 }
 
 void ltn_db_claim_done(struct ltn_db_claim *c)
@@ -228,6 +235,23 @@ static bool lock_stands(const char *name, int fd)
            held.st_dev == found.st_dev && held.st_ino == found.st_ino;
 }
 
+/* One that was killed holds its lock until the kernel is through with it, which with many probes
+ * takes seconds: who is started in its place waits for that. */
+static int wait_for_lock(int fd, unsigned wait_ms)
+{
+    uint64_t until = ltn_now_mono_ns() + wait_ms * LTN_NS_PER_MS;
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK) {
+            return -errno;
+        }
+        if (ltn_now_mono_ns() >= until) {
+            return LTN_ERR_BUSY;
+        }
+        (void)nanosleep(&(struct timespec){.tv_nsec = LOCK_RETRY_MS * 1000000L}, NULL);
+    }
+    return 0;
+}
+
 /* A lock of its own file: the engine's locks on the database belong to the process and would go
  * with any other descriptor of it. The kernel lets go of this one when the process ends. */
 static int take_lock(const char *path, const struct ltn_db_opts *opts, struct ltn_db_claim *c,
@@ -243,8 +267,8 @@ static int take_lock(const char *path, const struct ltn_db_opts *opts, struct lt
     if (fd < 0) {
         return fd;
     }
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        int rc = errno == EWOULDBLOCK ? LTN_ERR_BUSY : -errno;
+    int rc = wait_for_lock(fd, c->lock_wait_ms);
+    if (rc < 0) {
         long pid = read_holder(fd);
         (void)close(fd);
         return rc == LTN_ERR_BUSY
@@ -258,6 +282,7 @@ static int take_lock(const char *path, const struct ltn_db_opts *opts, struct lt
     }
     ltn_db_claim_done(c);
     c->lock_fd = fd;
+    c->lock_wait_ms = 0; /* a running writer that must take it anew does not stand still */
     int n = snprintf(text, sizeof(text), "%ld\n", (long)getpid());
     /* The number is for the message only; a full disk must not keep anybody from starting. */
     if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)n, 0) != n) {

@@ -20,9 +20,10 @@ struct ltn_db_claim {
     /* Files from before the id stood in the header are ours when they have all of these tables;
      * ends with NULL. Static storage. */
     const char *const *tables;
-    int lock_fd;       /* -1: not held */
-    bool known;        /* dev and ino are of a file that is ours whatever its content */
-    uint64_t dev, ino; /* valid for the next open only */
+    unsigned lock_wait_ms; /* how long another writer may take to go; init: 15000 */
+    int lock_fd;           /* -1: not held */
+    bool known;            /* dev and ino are of a file that is ours whatever its content */
+    uint64_t dev, ino;     /* valid for the next open only */
 };
 
 void ltn_db_claim_init(struct ltn_db_claim *c, uint32_t application_id, const char *writer,

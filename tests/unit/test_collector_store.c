@@ -358,7 +358,8 @@ static void a_foreign_file_in_its_place_makes_it_unwritable(void **state)
 static void files_of_others_and_second_writers_are_refused(void **state)
 {
     (void)state;
-    struct ltn_store_opts o = {.path = path, .queue_items = 64, .queue_bytes = 1 << 20};
+    struct ltn_store_opts o = {
+        .path = path, .queue_items = 64, .queue_bytes = 1 << 20, .lock_wait_ms = 1};
     struct ltn_errinfo info = {0};
     struct ltn_store *second = NULL;
     struct ltn_store *s = open_store();

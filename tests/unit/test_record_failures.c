@@ -375,7 +375,8 @@ static void a_second_writer_is_refused(void **state)
     struct ltn_errinfo info = {0};
     char want[64];
     assert_int_equal(
-        ltn_record_open(&(struct ltn_record_opts){.path = path, .node = "n"}, &second, &info),
+        ltn_record_open(&(struct ltn_record_opts){.path = path, .node = "n", .lock_wait_ms = 1},
+                        &second, &info),
         LTN_ERR_BUSY);
     (void)snprintf(want, sizeof(want), "another agent (pid %d) writes this database", getpid());
     assert_non_null(strstr(info.msg, want));

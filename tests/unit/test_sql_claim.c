@@ -39,6 +39,7 @@ static int make_dir(void **state)
     (void)snprintf(path, sizeof(path), "%s/t.db", dir);
     (void)snprintf(lock_path, sizeof(lock_path), "%s.lock", path);
     ltn_db_claim_init(&claim, LTN_DB_COLLECTOR, "collector", tables);
+    claim.lock_wait_ms = 0;
     return 0;
 }
 
