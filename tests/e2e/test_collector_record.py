@@ -90,7 +90,8 @@ def test_a_damaged_database_is_moved_aside(collector, procs):
     cu.push_grpc(collector, cu.Job(seed=13), 1)
     assert collector.process.stop() == 0
     with open(collector.db, "r+b") as f:
-        f.seek(0)
+        # The header says whose file it is: one without it is refused, not moved.
+        f.seek(100)
         f.write(os.urandom(8192))
     collector.start()
     assert "moved to" in collector.process.log()
