@@ -57,10 +57,11 @@ void ltn_procs_identify(const struct ltn_procs *t, struct ltn_cap_proc *p)
 
 void ltn_procs_told(struct ltn_cap_proc *p, const struct ltn_event_process *e)
 {
-    if (p->identified || e->start_boottime_ns == 0) {
+    uint64_t start_ticks = ltn_proc_boottime_to_ticks(e->start_boottime_ns);
+    if (e->start_boottime_ns == 0 || (p->identified && p->id.start_ticks != start_ticks)) {
         return;
     }
-    p->id.start_ticks = ltn_proc_boottime_to_ticks(e->start_boottime_ns);
+    p->id.start_ticks = start_ticks;
     p->id.start_unix_ns = ltn_proc_start_unix_ns(p->id.start_ticks);
     ltn_text_clean(p->id.comm, sizeof(p->id.comm), e->comm, strnlen(e->comm, sizeof(e->comm)));
     p->identified = true;

@@ -225,6 +225,27 @@ static void a_short_process_has_the_start_that_proc_says(void **state)
     assert_string_equal(p.id.comm, "short");
 }
 
+/* /proc may have been read in the instant before an exec; the record of another life says nothing.
+ */
+static void the_kernel_has_the_last_word_on_a_name(void **state)
+{
+    (void)state;
+    struct ltn_cap_proc p = {.tgid = (uint32_t)getpid()};
+    assert_int_equal(ltn_proc_read(getpid(), &p.id), 0);
+    p.identified = true;
+    const uint64_t tick_ns = LTN_NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
+    const uint64_t start_ns = p.id.start_ticks * tick_ns + 123;
+    const struct ltn_event_process now = {.start_boottime_ns = start_ns, .comm = "renamed"};
+    ltn_procs_told(&p, &now);
+    assert_string_equal(p.id.comm, "renamed");
+    const struct ltn_event_process other = {.start_boottime_ns = start_ns + LTN_NS_PER_S,
+                                            .comm = "stranger"};
+    const struct ltn_event_process unknown = {.comm = "unknown"};
+    ltn_procs_told(&p, &other);
+    ltn_procs_told(&p, &unknown);
+    assert_string_equal(p.id.comm, "renamed");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -237,6 +258,7 @@ int main(void)
         TEST(the_longest_preemptors_come_first),
         TEST(the_ceiling_on_processes_is_counted),
         TEST(a_short_process_has_the_start_that_proc_says),
+        TEST(the_kernel_has_the_last_word_on_a_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
