@@ -103,8 +103,8 @@ struct ltn_cap_proc *ltn_procs_find(const struct ltn_procs *t, uint32_t tgid);
 /* Reads identity again (after an exec). */
 void ltn_procs_identify(const struct ltn_procs *t, struct ltn_cap_proc *p);
 
-/* What the kernel says of a process: its start where /proc no longer shows it, and its name, which is
- * that of the moment of the record. A record of another life of the same pid changes nothing. */
+/* What the kernel says of a process: its start where /proc no longer shows it, and its name at the
+ * moment of the record. A record of another life of the same pid changes nothing. */
 void ltn_procs_told(struct ltn_cap_proc *p, const struct ltn_event_process *e);
 
 /* Forgets a process and frees what was kept of it. */

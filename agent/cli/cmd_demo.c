@@ -161,7 +161,7 @@ static int report(const struct demo_options *o, enum ltn_scenario what, const ch
 static void drop(const char *folder, const char *path)
 {
     char side[FOLDER_SIZE + 32];
-    static const char *const ends[] = {"", "-wal", "-shm"};
+    static const char *const ends[] = {"", "-wal", "-shm", ".lock"};
     for (size_t i = 0; i < LTN_ARRAY_SIZE(ends); i++) {
         (void)snprintf(side, sizeof(side), "%s%s", path, ends[i]);
         (void)unlink(side);
