@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `lanterne demo`: each kind of trouble without a GPU: made-up windows and calls through the same
  * analysis, record and report as live ones. */
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stddef.h>
@@ -158,14 +159,18 @@ static int report(const struct demo_options *o, enum ltn_scenario what, const ch
     return code;
 }
 
-static void drop(const char *folder, const char *path)
+/* Removes a folder of ours with the files in it, whatever the record keeps beside its database. */
+static void drop(const char *folder)
 {
-    char side[FOLDER_SIZE + 32];
-    static const char *const ends[] = {"", "-wal", "-shm", ".lock"};
-    for (size_t i = 0; i < LTN_ARRAY_SIZE(ends); i++) {
-        (void)snprintf(side, sizeof(side), "%s%s", path, ends[i]);
-        (void)unlink(side);
+    DIR *d = opendir(folder);
+    if (d == NULL) {
+        return;
     }
+    const struct dirent *e;
+    while ((e = readdir(d)) != NULL) {
+        (void)unlinkat(dirfd(d), e->d_name, 0); /* "." and ".." stay: they are folders */
+    }
+    (void)closedir(d);
     (void)rmdir(folder);
 }
 
@@ -186,7 +191,7 @@ static int run_scenario(const struct demo_options *o, enum ltn_scenario what)
     (void)snprintf(path, sizeof(path), "%s/demo.db", folder);
     int code = make_record(o, what, path);
     code = code == LTN_EXIT_OK ? report(o, what, path) : code;
-    drop(folder, path);
+    drop(folder);
     return code;
 }
 
