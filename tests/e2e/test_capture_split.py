@@ -136,9 +136,9 @@ def test_a_host_segment_lands_in_its_column(waits, kind):
     # The first sync opens the first segment; each further one closes it.
     assert means["steps"] == steps + 1
     share = steps / (steps + 1)
-    # Short sleeps by the hundred: the scheduler's own clock and its tracepoint differ by 2 us each.
     stolen = truth["stolen_ns"]
-    slack = 0.15 if kind == "disk" else 0
+    # Many sleeps per step: at each, the scheduler's clock and its tracepoint differ by microseconds.
+    slack = 0.05 if kind == "disk" else 0
     assert sum(means[c] for c in COLUMNS) == pytest.approx(means["self_ns"], rel=1e-6)
     blocked = (truth["segment_ns"] - truth["ran_ns"] - truth["queued_ns"]) * share
     assert means["run_queue_ns"] == pytest.approx(truth["queued_ns"] * share, rel=0.1,
