@@ -4,9 +4,12 @@
  * moment and the task's counters; return makes the differences, adds them to the process's
  * histogram and, where it is worth one, writes a record.
  */
+#include "bpf/layouts.h"
 #include "bpf/nccl.h"
 #include "bpf/offcpu.h"
 #include "bpf/process.h"
+
+#define LAUNCH_CONFIG_STREAM 32 /* cudaLaunchConfig_t, CUlaunchConfig */
 
 /* How many places the log-linear index moves per power of two. */
 #define SUB_BUCKETS_LOG2 4
@@ -143,7 +146,8 @@ static __always_inline int may_hang(ltn_u64 cookie)
 {
     ltn_u32 cls = LTN_COOKIE_CLASS(cookie);
     return (LTN_COOKIE_FLAGS(cookie) & LTN_OP_BLOCKING) ||
-           (cls != LTN_CLASS_LAUNCH && cls != LTN_CLASS_COPY && cls != LTN_CLASS_MEMSET);
+           (cls != LTN_CLASS_LAUNCH && cls != LTN_CLASS_COPY && cls != LTN_CLASS_MEMSET &&
+            cls != LTN_CLASS_EVENT);
 }
 
 static __always_inline void decode_entry(struct ltn_task *t, struct ltn_frame *f, ltn_u32 tgid)
@@ -151,8 +155,10 @@ static __always_inline void decode_entry(struct ltn_task *t, struct ltn_frame *f
     ltn_u32 a = LTN_COOKIE_A(f->cookie);
     ltn_u32 b = LTN_COOKIE_B(f->cookie);
     switch (LTN_COOKIE_DECODER(f->cookie)) {
+    case LTN_DECODE_NONE:
+        break;
     case LTN_DECODE_BYTES:
-        f->bytes = argument(t, f->sp, a);
+        f->bytes = argument(t, f->sp, a) << LTN_COOKIE_SHIFT(f->cookie);
         f->handle = argument(t, f->sp, b);
         break;
     case LTN_DECODE_COPY:
@@ -168,6 +174,10 @@ static __always_inline void decode_entry(struct ltn_task *t, struct ltn_frame *f
         } else {
             f->handle = argument(t, f->sp, b);
         }
+        break;
+    case LTN_DECODE_LAUNCH: /* the configuration; read for its stream when a record is made */
+        f->handle = argument(t, f->sp, a);
+        f->flags |= LTN_FRAME_LATE_HANDLE;
         break;
     case LTN_DECODE_HANDLE:
         f->handle = argument(t, f->sp, a);
@@ -191,6 +201,9 @@ static __always_inline void decode_entry(struct ltn_task *t, struct ltn_frame *f
     case LTN_DECODE_SPLIT:
         enter_split(t, f, tgid);
         break;
+    case LTN_DECODE_SHRINK:
+        enter_shrink(t, f, tgid);
+        break;
     case LTN_DECODE_COMM: {
         struct ltn_comm_key key = {.comm = t->args[0], .tgid = tgid};
         struct ltn_comm_state *c = bpf_map_lookup_elem(&comms, &key);
@@ -203,7 +216,52 @@ static __always_inline void decode_entry(struct ltn_task *t, struct ltn_frame *f
         break;
     }
     default:
+        decode_layout(t, f);
         break;
+    }
+}
+
+/* Was something read that no call means? Whether that is our fault is known at the return: a
+ * program may pass nonsense, and gets an error. */
+static __always_inline int is_impossible(const struct ltn_frame *f)
+{
+    ltn_u32 cls = LTN_COOKIE_CLASS(f->cookie);
+    if (cls == LTN_CLASS_LAUNCH || cls == LTN_CLASS_EVENT) {
+        return 0;
+    }
+    if (f->bytes > LTN_BYTES_MAX) {
+        return 1;
+    }
+    if (cls == LTN_CLASS_COPY) {
+        return f->kind > LTN_DIRECTION_MAX;
+    }
+    if (cls == LTN_CLASS_COLLECTIVE) {
+        return f->kind > LTN_DATA_TYPE_MAX;
+    }
+    ltn_u32 decoder = LTN_COOKIE_DECODER(f->cookie);
+    if (decoder == LTN_DECODE_INIT_BY_VALUE || decoder == LTN_DECODE_INIT_SCALABLE) {
+        return f->ranks < 1 || f->ranks > LTN_RANKS_MAX || f->rank < 0 || f->rank >= f->ranks;
+    }
+    return decoder == LTN_DECODE_INIT_ALL && (f->ranks < 1 || f->ranks > LTN_RANKS_MAX);
+}
+
+/* The call succeeded, so what was read of it cannot be what it was given. */
+static __noinline int tell_impossible(ltn_u32 op)
+{
+    ltn_u64 *n = bpf_map_lookup_elem(&impossible, &op);
+    if (n) {
+        __sync_fetch_and_add(n, 1);
+    }
+    count_drop(LTN_DROP_IMPOSSIBLE);
+    return 0;
+}
+
+static __always_inline void doubt(struct ltn_frame *f)
+{
+    f->flags |= LTN_FRAME_IMPOSSIBLE;
+    if (LTN_COOKIE_CLASS(f->cookie) == LTN_CLASS_COLLECTIVE) {
+        f->bytes = 0; /* no part of the sums that are compared between ranks */
+        f->kind = 0;
     }
 }
 
@@ -233,7 +291,7 @@ static __always_inline void fill_frame(struct ltn_frame *f, struct ltn_task *t,
 {
     f->bytes = 0;
     f->handle = 0;
-    f->kind = 0;
+    f->kind = LTN_COOKIE_DIRECTION(f->cookie);
     f->flags = nested ? LTN_CALL_NESTED : 0;
     f->weight = 0;
     if (may_hang(f->cookie)) {
@@ -273,6 +331,8 @@ static __always_inline void enter_outermost(struct ltn_task *t, struct ltn_frame
     }
     note_in_flight(f, tgid, tid);
 }
+
+static __noinline int emit_untimed(struct ltn_frame *f, ltn_u64 pid_tgid);
 
 /* Returns 0 when the return of this call is wanted. */
 static __always_inline int enter(struct pt_regs *ctx, ltn_u64 cookie)
@@ -318,16 +378,24 @@ static __always_inline int enter(struct pt_regs *ctx, ltn_u64 cookie)
     load_register_args(ctx, t);
     fill_frame(f, t, task, depth);
     decode_entry(t, f, tgid);
+    if (is_impossible(f)) {
+        doubt(f);
+    }
     if (may_hang(cookie) || entry_only) {
         if (depth == 0 && !entry_only) {
             enter_outermost(t, f, tgid, (ltn_u32)task->pid);
         }
-        ltn_u64 bytes =
-            LTN_COOKIE_CLASS(cookie) == LTN_CLASS_COLLECTIVE && depth > 0 ? 0 : f->bytes;
+        ltn_u64 bytes = (LTN_COOKIE_CLASS(cookie) == LTN_CLASS_COLLECTIVE && depth > 0) ||
+                                (f->flags & LTN_FRAME_IMPOSSIBLE)
+                            ? 0
+                            : f->bytes;
         count_call(tgid, LTN_COOKIE_OP(cookie), bytes, depth);
         f->flags |= LTN_FRAME_COUNTED;
     }
     if (entry_only) {
+        if (f->weight != 0) {
+            emit_untimed(f, (ltn_u64)tgid << 32 | (ltn_u32)task->pid);
+        }
         return 1; /* no return will take the frame away */
     }
     t->depth = depth + 1;
@@ -423,7 +491,7 @@ static __always_inline void add_stats(const struct ltn_frame *f, ltn_u32 tgid,
         if (f->flags & LTN_CALL_NESTED) {
             __sync_fetch_and_add(&s->nested, 1);
         }
-        if (f->bytes != 0) {
+        if (f->bytes != 0 && !(f->flags & LTN_FRAME_IMPOSSIBLE)) {
             __sync_fetch_and_add(&s->bytes, f->bytes);
         }
     }
@@ -565,6 +633,16 @@ static __always_inline void emit_call(struct ltn_frame *f, ltn_u64 pid_tgid,
     bpf_ringbuf_submit(e, wake_flag(&calls));
 }
 
+/* A sampled call without a return: the record says what is known at the entry. */
+static __noinline int emit_untimed(struct ltn_frame *f, ltn_u64 pid_tgid)
+{
+    const struct measured nothing = {0};
+    f->flags |= LTN_CALL_UNTIMED;
+    count_seen(LTN_SEEN_EMITTED);
+    emit_call(f, pid_tgid, &nothing, f->weight);
+    return 0;
+}
+
 /* How many calls a record of this one stands for; 0 = it gets none. */
 static __always_inline ltn_u32 weight_of(const struct ltn_frame *f)
 {
@@ -593,7 +671,9 @@ static __always_inline void emit(struct ltn_task *t, struct ltn_frame *f, ltn_u6
         return;
     }
     if (f->flags & LTN_FRAME_LATE_HANDLE) {
-        f->handle = argument(t, f->sp, LTN_COOKIE_B(f->cookie));
+        f->handle = LTN_COOKIE_DECODER(f->cookie) == LTN_DECODE_LAUNCH
+                        ? read_pointer(f->handle + LAUNCH_CONFIG_STREAM)
+                        : argument(t, f->sp, LTN_COOKIE_B(f->cookie));
     }
     count_seen(LTN_SEEN_EMITTED);
     ltn_u32 cls = LTN_COOKIE_CLASS(f->cookie);
@@ -648,6 +728,10 @@ static __always_inline int leave(struct pt_regs *ctx, ltn_u64 cookie)
     m.result = (ltn_s32)PT_REGS_RC(ctx);
     if (is_failure(cls, m.result)) {
         f->flags |= LTN_CALL_FAILED;
+    } else if (f->flags & LTN_FRAME_IMPOSSIBLE) {
+        tell_impossible(LTN_COOKIE_OP(cookie));
+        f->bytes = 0;
+        f->kind = 0;
     } else if (cls == LTN_CLASS_COMM && f->out_ptr != 0) {
         leave_comm_init(f, LTN_COOKIE_DECODER(cookie), tgid);
     }

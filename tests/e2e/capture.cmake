@@ -29,3 +29,7 @@ if(CMAKE_CXX_COMPILER)
     capture_program(capture_throw capture_throw.cpp)
     target_link_libraries(capture_throw PRIVATE simgpu_cudart simgpu_cuda)
 endif()
+
+# Every function of ops.def by its name, so that the library may be any that has it.
+capture_program(capture_ops capture_ops.c)
+target_sources(capture_ops PRIVATE capture_ops_runtime.c capture_ops_driver.c capture_ops_nccl.c)

@@ -23,21 +23,28 @@ def require():
         harness.program(name)
 
 
+CALL_UNTIMED = 0x20  # flag of a record: no return probe
+
+
 def read_ops():
-    """(ids by name, op name by exported symbol) as agent/probe/ops.def has them."""
-    ids, by_symbol, names = {}, {}, {}
+    """(ids by name, op name by exported symbol, names of ops by flag) as agent/probe/ops.def has them."""
+    ids, by_symbol, names, flagged = {}, {}, {}, {}
     with open(os.path.join(harness.SOURCE_DIR, "agent", "probe", "ops.def"), encoding="utf-8") as f:
         text = f.read()
-    for m in re.finditer(r'^LTN_(OP|SYMBOL)\((\w+), (?:"(\w+)"|\w+, "(\w+)")', text, re.M):
+    for m in re.finditer(r'^LTN_(OP|SYMBOL|SYMBOL_ABI)\((\w+), (?:"(\w+)"|\w+, "(\w+)")', text, re.M):
         if m[1] == "OP":
             names[m[2]] = m[3]
             ids[m[3]] = len(ids) + 1
+            for flag in re.findall(r"\w+", text[m.end():text.index(")", m.end())].split(",")[-1]):
+                flagged.setdefault(flag, set()).add(m[3])
         else:
             by_symbol[m[4]] = names[m[2]]
-    return ids, by_symbol
+    return ids, by_symbol, flagged
 
 
-OP_IDS, OP_OF_SYMBOL = read_ops()
+OP_IDS, OP_OF_SYMBOL, OPS_BY_FLAG = read_ops()
+ENTRY_ONLY_OPS = OPS_BY_FLAG["ENTRY_ONLY"]
+DETAIL_OPS = OPS_BY_FLAG["DETAIL"]  # not with perf links
 
 
 def op_tally(*files):
