@@ -141,94 +141,11 @@ static __always_inline void open_segment(struct ltn_task *t, struct task_struct 
     t->segment_open = 1;
 }
 
-/* Classes whose calls can stand still for long enough to be looked for. */
-static __always_inline int may_hang(ltn_u64 cookie)
-{
-    ltn_u32 cls = LTN_COOKIE_CLASS(cookie);
-    return (LTN_COOKIE_FLAGS(cookie) & LTN_OP_BLOCKING) ||
-           (cls != LTN_CLASS_LAUNCH && cls != LTN_CLASS_COPY && cls != LTN_CLASS_MEMSET &&
-            cls != LTN_CLASS_EVENT);
-}
-
-static __always_inline void decode_entry(struct ltn_task *t, struct ltn_frame *f, ltn_u32 tgid)
-{
-    ltn_u32 a = LTN_COOKIE_A(f->cookie);
-    ltn_u32 b = LTN_COOKIE_B(f->cookie);
-    switch (LTN_COOKIE_DECODER(f->cookie)) {
-    case LTN_DECODE_NONE:
-        break;
-    case LTN_DECODE_BYTES:
-        f->bytes = argument(t, f->sp, a) << LTN_COOKIE_SHIFT(f->cookie);
-        f->handle = argument(t, f->sp, b);
-        break;
-    case LTN_DECODE_COPY:
-        f->bytes = argument(t, f->sp, a);
-        f->kind = (ltn_u32)argument(t, f->sp, a + 1);
-        f->handle = argument(t, f->sp, b);
-        break;
-    case LTN_DECODE_STREAM:
-        /* Reading user memory is a third of the price of a launch, and hardly a launch gets a
-         * record. */
-        if (b >= REGISTER_ARGS && b != LTN_ARG_NONE && f->weight == 0 && !may_hang(f->cookie)) {
-            f->flags |= LTN_FRAME_LATE_HANDLE;
-        } else {
-            f->handle = argument(t, f->sp, b);
-        }
-        break;
-    case LTN_DECODE_LAUNCH: /* the configuration; read for its stream when a record is made */
-        f->handle = argument(t, f->sp, a);
-        f->flags |= LTN_FRAME_LATE_HANDLE;
-        break;
-    case LTN_DECODE_HANDLE:
-        f->handle = argument(t, f->sp, a);
-        break;
-    case LTN_DECODE_COLLECTIVE: {
-        f->bytes = argument(t, f->sp, a);
-        f->kind = (ltn_u32)argument(t, f->sp, a + 1);
-        f->handle = argument(t, f->sp, b);
-        break;
-    }
-    case LTN_DECODE_INIT_BY_VALUE:
-        enter_init_by_value(t, f);
-        break;
-    case LTN_DECODE_INIT_SCALABLE:
-        enter_init_scalable(t, f);
-        break;
-    case LTN_DECODE_INIT_ALL:
-        f->out_ptr = t->args[0];
-        f->ranks = (ltn_s32)t->args[1];
-        break;
-    case LTN_DECODE_SPLIT:
-        enter_split(t, f, tgid);
-        break;
-    case LTN_DECODE_SHRINK:
-        enter_shrink(t, f, tgid);
-        break;
-    case LTN_DECODE_COMM: {
-        struct ltn_comm_key key = {.comm = t->args[0], .tgid = tgid};
-        struct ltn_comm_state *c = bpf_map_lookup_elem(&comms, &key);
-        f->handle = t->args[0];
-        if (c) {
-            f->comm_id = c->comm_id;
-            f->rank = c->rank;
-            f->ranks = c->ranks;
-        }
-        break;
-    }
-    default:
-        decode_layout(t, f);
-        break;
-    }
-}
-
 /* Was something read that no call means? Whether that is our fault is known at the return: a
  * program may pass nonsense, and gets an error. */
 static __always_inline int is_impossible(const struct ltn_frame *f)
 {
     ltn_u32 cls = LTN_COOKIE_CLASS(f->cookie);
-    if (cls == LTN_CLASS_LAUNCH || cls == LTN_CLASS_EVENT) {
-        return 0;
-    }
     if (f->bytes > LTN_BYTES_MAX) {
         return 1;
     }
@@ -265,6 +182,102 @@ static __always_inline void doubt(struct ltn_frame *f)
     }
 }
 
+/* What makes communicators, or ends one. */
+static __noinline int decode_communicator(struct ltn_task *t, struct ltn_frame *f, ltn_u32 tgid)
+{
+    switch (LTN_COOKIE_DECODER(f->cookie)) {
+    case LTN_DECODE_INIT_BY_VALUE:
+        enter_init_by_value(t, f);
+        break;
+    case LTN_DECODE_INIT_SCALABLE:
+        enter_init_scalable(t, f);
+        break;
+    case LTN_DECODE_INIT_ALL:
+        f->out_ptr = t->args[0];
+        f->ranks = (ltn_s32)t->args[1];
+        break;
+    case LTN_DECODE_SPLIT:
+        enter_split(t, f, tgid);
+        break;
+    case LTN_DECODE_SHRINK:
+        enter_shrink(t, f, tgid);
+        break;
+    case LTN_DECODE_COMM: {
+        struct ltn_comm_key key = {.comm = t->args[0], .tgid = tgid};
+        struct ltn_comm_state *c = bpf_map_lookup_elem(&comms, &key);
+        f->handle = t->args[0];
+        if (c) {
+            f->comm_id = c->comm_id;
+            f->rank = c->rank;
+            f->ranks = c->ranks;
+        }
+        break;
+    }
+    default:
+        break;
+    }
+    return 0;
+}
+
+/* Ends early where nothing was read that can be told to be wrong. */
+static __always_inline void decode_entry(struct ltn_task *t, struct ltn_frame *f, ltn_u32 tgid)
+{
+    ltn_u32 a = LTN_COOKIE_A(f->cookie);
+    ltn_u32 b = LTN_COOKIE_B(f->cookie);
+    switch (LTN_COOKIE_DECODER(f->cookie)) {
+    case LTN_DECODE_NONE:
+        return;
+    case LTN_DECODE_BYTES:
+        f->bytes = argument(t, f->sp, a) << LTN_COOKIE_SHIFT(f->cookie);
+        f->handle = argument(t, f->sp, b);
+        break;
+    case LTN_DECODE_COPY:
+        f->bytes = argument(t, f->sp, a);
+        f->kind = (ltn_u32)argument(t, f->sp, a + 1);
+        f->handle = argument(t, f->sp, b);
+        break;
+    case LTN_DECODE_STREAM:
+        /* Reading user memory is a third of the price of a launch, and hardly a launch gets a
+         * record. */
+        if (b >= REGISTER_ARGS && b != LTN_ARG_NONE && f->weight == 0 &&
+            !LTN_COOKIE_MAY_HANG(f->cookie)) {
+            f->flags |= LTN_FRAME_LATE_HANDLE;
+        } else {
+            f->handle = argument(t, f->sp, b);
+        }
+        return;
+    case LTN_DECODE_LAUNCH: /* the configuration; read for its stream when a record is made */
+        f->handle = argument(t, f->sp, a);
+        f->flags |= LTN_FRAME_LATE_HANDLE;
+        return;
+    case LTN_DECODE_HANDLE:
+        f->handle = argument(t, f->sp, a);
+        return;
+    case LTN_DECODE_COLLECTIVE: {
+        f->bytes = argument(t, f->sp, a);
+        f->kind = (ltn_u32)argument(t, f->sp, a + 1);
+        f->handle = argument(t, f->sp, b);
+        break;
+    }
+    case LTN_DECODE_SPLIT:
+    case LTN_DECODE_SHRINK:
+    case LTN_DECODE_COMM:
+        decode_communicator(t, f, tgid);
+        return;
+    case LTN_DECODE_INIT_BY_VALUE:
+    case LTN_DECODE_INIT_SCALABLE:
+    case LTN_DECODE_INIT_ALL:
+        decode_communicator(t, f, tgid);
+        break;
+    default:
+        decode_layout(t, f);
+        break;
+    }
+    if (is_impossible(f)) {
+        doubt(f);
+    }
+}
+
 static __always_inline void note_in_flight(const struct ltn_frame *f, ltn_u32 tgid, ltn_u32 tid)
 {
     struct ltn_in_flight v = {
@@ -294,7 +307,7 @@ static __always_inline void fill_frame(struct ltn_frame *f, struct ltn_task *t,
     f->kind = LTN_COOKIE_DIRECTION(f->cookie);
     f->flags = nested ? LTN_CALL_NESTED : 0;
     f->weight = 0;
-    if (may_hang(f->cookie)) {
+    if (LTN_COOKIE_MAY_HANG(f->cookie)) {
         f->rank = 0;
         f->ranks = 0;
         f->out_ptr = 0;
@@ -378,10 +391,7 @@ static __always_inline int enter(struct pt_regs *ctx, ltn_u64 cookie)
     load_register_args(ctx, t);
     fill_frame(f, t, task, depth);
     decode_entry(t, f, tgid);
-    if (is_impossible(f)) {
-        doubt(f);
-    }
-    if (may_hang(cookie) || entry_only) {
+    if (LTN_COOKIE_MAY_HANG(cookie) || entry_only) {
         if (depth == 0 && !entry_only) {
             enter_outermost(t, f, tgid, (ltn_u32)task->pid);
         }
@@ -649,7 +659,7 @@ static __always_inline ltn_u32 weight_of(const struct ltn_frame *f)
     if (f->flags & LTN_CALL_NESTED) {
         return 0; /* recorded with the call around it */
     }
-    if ((f->flags & (LTN_CALL_FAILED | LTN_CALL_SLOW)) || may_hang(f->cookie)) {
+    if ((f->flags & (LTN_CALL_FAILED | LTN_CALL_SLOW)) || LTN_COOKIE_MAY_HANG(f->cookie)) {
         return 1;
     }
     return f->weight;
@@ -745,7 +755,7 @@ static __always_inline int leave(struct pt_regs *ctx, ltn_u64 cookie)
     }
     add_stats(f, tgid, &m);
     emit(t, f, pid_tgid, &m);
-    if (!(f->flags & LTN_CALL_NESTED) && may_hang(cookie)) {
+    if (!(f->flags & LTN_CALL_NESTED) && LTN_COOKIE_MAY_HANG(cookie)) {
         leave_outermost(t, task, f, pid_tgid, &m);
     }
     if (LTN_COOKIE_DECODER(cookie) == LTN_DECODE_COMM && !(f->flags & LTN_CALL_FAILED)) {

@@ -78,11 +78,16 @@ enum ltn_decoder {
 /*
  * Attach cookie: 0-15 op id, 16-23 class, 24-31 decoder, 32-35 argument index a, 36-39 argument
  * index b (15 = none), 40-47 flags, 48-50 direction that the function's name says, 51-52 logarithm
- * of the bytes of an element.
+ * of the bytes of an element, 53 may hang.
  */
 #define LTN_COOKIE(op, cls, dec, a, b, flags)                                                      \
     ((ltn_u64)(op) | (ltn_u64)(cls) << 16 | (ltn_u64)(dec) << 24 | (ltn_u64)((a)&15) << 32 |       \
-     (ltn_u64)((b)&15) << 36 | (ltn_u64)(flags) << 40)
+     (ltn_u64)((b)&15) << 36 | (ltn_u64)(flags) << 40 |                                            \
+     (ltn_u64)LTN_CLASS_MAY_HANG(cls, flags) << 53)
+/* Calls that can stand still for long enough to be looked for. The others are the many. */
+#define LTN_CLASS_MAY_HANG(cls, flags)                                                             \
+    (((flags)&LTN_OP_BLOCKING) != 0 || ((cls) != LTN_CLASS_LAUNCH && (cls) != LTN_CLASS_COPY &&    \
+                                        (cls) != LTN_CLASS_MEMSET && (cls) != LTN_CLASS_EVENT))
 #define LTN_COOKIE_OP(c)        ((ltn_u32)((c)&0xffff))
 #define LTN_COOKIE_CLASS(c)     ((ltn_u32)((c) >> 16 & 0xff))
 #define LTN_COOKIE_DECODER(c)   ((ltn_u32)((c) >> 24 & 0xff))
@@ -91,6 +96,7 @@ enum ltn_decoder {
 #define LTN_COOKIE_FLAGS(c)     ((ltn_u32)((c) >> 40 & 0xff))
 #define LTN_COOKIE_DIRECTION(c) ((ltn_u32)((c) >> 48 & 7))
 #define LTN_COOKIE_SHIFT(c)     ((ltn_u32)((c) >> 51 & 3))
+#define LTN_COOKIE_MAY_HANG(c)  ((ltn_u32)((c) >> 53 & 1))
 #define LTN_ARG_NONE            15
 /* The same op with arguments elsewhere. */
 #define LTN_COOKIE_WITH(c, dec, a, b)                                                              \

@@ -47,15 +47,16 @@ ENTRY_ONLY_OPS = OPS_BY_FLAG["ENTRY_ONLY"]
 DETAIL_OPS = OPS_BY_FLAG["DETAIL"]  # not with perf links
 
 
-def op_tally(*files):
-    """Calls by op, from tallies of exported symbols."""
+def op_tally(*files, kind=None):
+    """Calls by op, from tallies of exported symbols; of those that have probes with links of the kind."""
     sums = {}
     for path in files:
         with open(path, encoding="utf-8") as f:
             for symbol, count in json.load(f).items():
                 if symbol in OP_OF_SYMBOL:
                     op = OP_OF_SYMBOL[symbol]
-                    sums[op] = sums.get(op, 0) + count
+                    if kind != "perf" or op not in DETAIL_OPS:
+                        sums[op] = sums.get(op, 0) + count
     return sums
 
 
@@ -104,7 +105,7 @@ class Agent:
 
     def stop(self):
         """SIGTERM; closing perf links takes 100 ms each."""
-        assert self.process.stop(40) == 0, self.process.log()
+        assert self.process.stop(60) == 0, self.process.log()
 
     def rows(self, sql, *args):
         with sqlite3.connect(f"file:{self.db_path}?mode=ro", uri=True, timeout=10) as db:
