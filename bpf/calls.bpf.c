@@ -147,7 +147,7 @@ static __always_inline int is_impossible(const struct ltn_frame *f)
 {
     ltn_u32 cls = LTN_COOKIE_CLASS(f->cookie);
     if (f->bytes > LTN_BYTES_MAX) {
-        return 1;
+        return cls != LTN_CLASS_MAPPING || f->bytes > LTN_ADDRESSES_MAX;
     }
     if (cls == LTN_CLASS_COPY) {
         return f->kind > LTN_DIRECTION_MAX;

@@ -311,8 +311,10 @@ struct ltn_preemptor_stats {
 };
 
 /* Arguments that no call means. One that was read so, in a call that succeeded, was read from where
- * it is not: another layout of the arguments than ops.def has. */
-#define LTN_BYTES_MAX     (1ULL << 47)
+ * it is not: another layout of the arguments than ops.def has. Most of all a pointer, which is
+ * above 2^46, stands there for bytes; addresses alone are reserved in such numbers. */
+#define LTN_BYTES_MAX     (1ULL << 44)
+#define LTN_ADDRESSES_MAX (1ULL << 47)
 #define LTN_DIRECTION_MAX 4
 #define LTN_DATA_TYPE_MAX 31
 #define LTN_RANKS_MAX     (1 << 20)

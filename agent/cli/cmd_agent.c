@@ -19,6 +19,7 @@
 #include "cli/run.h"
 #include "cli/store.h"
 #include "conf/command.h"
+#include "probe/ops.h"
 #include "push/control.h"
 #include "push/encode.h"
 #include "push/push.h"
@@ -179,9 +180,23 @@ static void say_start(const struct agent_run *a)
     }
 }
 
+/* The engine's own doubts about what it reads. */
+static void say_impossible(struct agent_run *a)
+{
+    struct ltn_engine_stats s;
+    struct ltn_health_line line;
+    ltn_engine_stats(a->engine, &s);
+    const struct ltn_op *op = ltn_op_get(s.aggregate.impossible_op);
+    if (ltn_health_impossible(&a->health, ltn_now_mono_ns(), s.aggregate.impossible,
+                              op != NULL ? op->name : "?", &line)) {
+        LTN_LOG(line.level, "%s", line.text);
+    }
+}
+
 static void say_health(void *arg)
 {
     struct agent_run *a = arg;
+    say_impossible(a);
     struct ltn_push_stats push;
     struct ltn_record_stats record;
     struct ltn_health_line lines[LTN_HEALTH_LINES];

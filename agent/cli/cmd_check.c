@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "cli/bundle.h"
+#include "cli/check_record.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/store.h"
@@ -208,6 +209,17 @@ static void check_room(struct check *c)
         little ? "make room or choose another place with --db" : "");
 }
 
+/* What the agent on this machine doubts of what it read. */
+static void check_record(struct check *c)
+{
+    char path[4096];
+    struct ltn_finding f;
+    if (c->count < FINDINGS_MAX && ltn_store_path(&c->o, geteuid() == 0, path, sizeof(path)) == 0 &&
+        ltn_check_arguments(path, &f)) {
+        c->findings[c->count++] = f;
+    }
+}
+
 /* Times of different nodes compare only when their clocks are kept. */
 static void check_clock(struct check *c)
 {
@@ -382,6 +394,7 @@ int ltn_cmd_check(int argc, char **argv)
         check_gpu(&c);
         check_libraries(&c);
         check_room(&c);
+        check_record(&c);
         check_clock(&c);
         check_collector(&c);
         print(&c);
