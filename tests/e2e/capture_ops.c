@@ -4,6 +4,7 @@
 // libraries' own tallies.
 //
 //     capture_ops cudart|cuda|nccl FILE OUT TALLY
+//     capture_ops refused FILE OUT TALLY       a real runtime on a machine without a driver
 #include "capture_ops.h"
 
 #include <dlfcn.h>
@@ -14,6 +15,17 @@
 static void *g_lib;
 static FILE *g_out;
 static int g_failed;
+static bool g_refused;
+
+void *ops_fake(unsigned n)
+{
+    return g_refused ? (void *)(uintptr_t)(0x10000 + 64 * n) : NULL;
+}
+
+bool ops_refused(void)
+{
+    return g_refused;
+}
 
 bool ops_find(const char *symbol, void *ret_fn)
 {
@@ -60,8 +72,8 @@ void ops_check(int rc, const char *what)
 
 void ops_say(const char *symbol, int rc, struct ops_want want)
 {
-    if (rc != 0 && rc != OPS_NOT_READY) {
-        ops_check(rc, symbol);
+    if (g_refused ? rc != OPS_NO_DRIVER : rc != 0 && rc != OPS_NOT_READY) {
+        ops_check(rc == 0 ? -1 : rc, symbol);
     }
     fprintf(g_out,
             "{\"symbol\":\"%s\",\"rc\":%d,\"bytes\":%zu,\"kind\":%d,\"handle\":%lld,\"any\":%d}\n",
@@ -104,18 +116,32 @@ static void write_tally(const char *path, bool of_runtime)
     ops_check(fclose(out), "fclose");
 }
 
+// Does the runtime find no driver?
+static bool has_no_driver(void)
+{
+    int (*count)(int *) = NULL;
+    int n = 0;
+    return ops_find("cudaGetDeviceCount", &count) && count(&n) == OPS_NO_DRIVER;
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 5) {
-        fputs("usage: capture_ops cudart|cuda|nccl FILE OUT TALLY\n", stderr);
+        fputs("usage: capture_ops cudart|cuda|nccl|refused FILE OUT TALLY\n", stderr);
         return 2;
     }
-    bool runtime = strcmp(argv[1], "cudart") == 0;
+    bool refused = strcmp(argv[1], "refused") == 0;
+    bool runtime = refused || strcmp(argv[1], "cudart") == 0;
     g_lib = dlopen(argv[2], RTLD_NOW);
     g_out = fopen(argv[3], "we");
     if (g_lib == NULL || g_out == NULL) {
         fprintf(stderr, "capture_ops: %s\n", g_lib == NULL ? dlerror() : argv[3]);
         return 2;
+    }
+    g_refused = refused && has_no_driver();
+    if (refused && !g_refused) {
+        fputs("capture_ops: there is a driver\n", stderr);
+        return 77;
     }
     if (runtime) {
         const char *major = strstr(argv[2], ".so.");

@@ -36,6 +36,11 @@ static const format g_format = {32, 32, 0, 0, 0};
 
 static void prepare(void)
 {
+    g_stream = ops_fake(1);
+    g_other = ops_fake(2);
+    g_event = ops_fake(3);
+    g_dev = ops_fake(4);
+    g_dev2 = ops_fake(5);
     g_host = malloc(4 << 20);
     QUIETLY("cudaSetDevice", (int), (0));
     QUIETLY("cudaStreamCreateWithFlags", (ptr *, unsigned), (&g_stream, 1));
@@ -94,7 +99,7 @@ static void host_functions(void)
 
 static void linear_memory(void)
 {
-    ptr p = NULL;
+    ptr p = ops_fake(6);
     size_t pitch = 0;
     DO("cudaMalloc", (.bytes = SIZE), (ptr *, size_t), (&p, n));
     DO("cudaFree", (.handle = OPS_ADDR(p)), (ptr), (p));
@@ -121,8 +126,8 @@ static void linear_memory(void)
 
 static void shaped_memory(void)
 {
-    pitched box = {0};
-    ptr array = NULL;
+    pitched box = {.at = ops_fake(7)};
+    ptr array = ops_fake(8);
     size_t bytes = BOX;
     DO("cudaMalloc3D", (.bytes = bytes), (pitched *, extent), (&box, (extent){w, h, d}));
     DO("cudaFree", (.handle = OPS_ADDR(box.at)), (ptr), (box.at));
@@ -175,7 +180,7 @@ static void copies(void)
 
 static void array_copies(void)
 {
-    ptr a = NULL, b = NULL;
+    ptr a = ops_fake(9), b = ops_fake(10);
     DO("cudaMallocArray", (.bytes = 4001 * 64 * ELEMENT),
        (ptr *, const format *, size_t, size_t, unsigned), (&a, &g_format, 4001, 64, 0));
     DO("cudaMallocArray", (.bytes = 4003 * 64 * ELEMENT),
@@ -302,7 +307,7 @@ static void capture(const char *begin, const char *end, ptr *graph)
 
 static void graphs(int major)
 {
-    ptr graph = NULL, more = NULL, exec = NULL, second = NULL;
+    ptr graph = ops_fake(11), more = ops_fake(12), exec = ops_fake(13), second = NULL;
     char result[24];
     uint64_t params[4] = {0};
     capture("cudaStreamBeginCapture", "cudaStreamEndCapture", &graph);
