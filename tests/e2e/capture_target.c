@@ -25,6 +25,8 @@
 
 extern ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int ranks, int rank, int n_id,
                                              ncclUniqueId *ids, void *config);
+extern ncclResult_t ncclCommShrink(ncclComm_t comm, int *exclude, int n, ncclComm_t *newcomm,
+                                   void *config, int flags);
 extern ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, unsigned type,
                                   ncclComm_t comm, cudaStream_t stream);
 extern ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, unsigned type,
@@ -243,10 +245,11 @@ static void describe(const char *path, const struct made *all, size_t n, unsigne
 static int run_nccl(char **words)
 {
     int rank = (int)strtol(words[0], NULL, 10), world = (int)strtol(words[1], NULL, 10);
-    enum { A, B, C, CHILD, REST, ALL0, ALL1, MADE };
+    enum { A, B, C, CHILD, REST, LEFT, ALL0, ALL1, MADE };
     struct made m[MADE] = {{.name = "rank"},  {.name = "config"}, {.name = "scalable"},
-                           {.name = "child"}, {.name = "rest"},   {.name = "all"},
-                           {.name = "all"}};
+                           {.name = "child"}, {.name = "rest"},   {.name = "left"},
+                           {.name = "all"},   {.name = "all"}};
+    int gone[] = {1};
     ncclUniqueId ids[3];
     void *a = NULL, *b = NULL;
     cudaStream_t s = open_device(rank);
@@ -265,6 +268,10 @@ static int run_nccl(char **words)
     CHECK(ncclCommSplit(m[A].comm, rank == 0 ? -1 : 0, rank, &m[REST].comm, NULL));
     if (m[REST].comm != NULL) {
         all_reduces(&m[REST], 2, a, b, s);
+    }
+    if (rank != gone[0] && world > 2) {
+        CHECK(ncclCommShrink(m[A].comm, gone, 1, &m[LEFT].comm, NULL, 0));
+        all_reduces(&m[LEFT], 6, a, b, s);
     }
     CHECK(cudaDeviceSynchronize());
     init_all(&m[ALL0]);

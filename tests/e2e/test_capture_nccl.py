@@ -99,6 +99,23 @@ def test_split(seen):
     assert not named(ranks[0], "rest")
 
 
+def test_shrink(seen):
+    """The ranks that are left keep their order."""
+    agent, ranks = seen
+    ids = set()
+    assert not named(ranks[1], "left")
+    for new_rank, rank in enumerate([ranks[0], ranks[2], ranks[3]]):
+        (truth,) = named(rank, "left")
+        comm_id = made(agent, rank["pid"], "ncclCommShrink")[truth["handle"]]
+        row = comms_of(agent, rank["pid"])[comm_id]
+        ids.add(comm_id)
+        assert (row["rank"], row["ranks"]) == (truth["rank"], truth["ranks"]) == (new_rank, 3)
+        assert row["sequence_total"] == truth["sequence"] == 6
+        assert row["bytes_total"] == truth["bytes"]
+    others = {i for op in ("ncclCommInitRank", "ncclCommSplit") for i in made(agent, ranks[0]["pid"], op).values()}
+    assert len(ids) == 1 and not ids & others
+
+
 def test_init_all(seen):
     agent, ranks = seen
     ids = set()
