@@ -99,6 +99,15 @@ def test_runtime(procs, tmp_path, major):
     check_counts(agent, p.pid, tally)
 
 
+def test_runtime_with_two_programs(procs, tmp_path):
+    """Links of kind multi: functions that are entry-only have none at the return."""
+    cap.require()
+    agent, p, lines, tally = run(procs, tmp_path, "cudart", RUNTIMES[12], attach="multi")
+    assert agent.link_kind == "multi"
+    check_decoded(agent, p.pid, lines)
+    check_counts(agent, p.pid, tally)
+
+
 def test_driver(procs, tmp_path):
     cap.require()
     agent, p, lines, tally = run(procs, tmp_path, "cuda", "libcuda.so.1")
