@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define RT_API   __attribute__((visibility("default")))
+#ifndef RT_API
+#define RT_API __attribute__((visibility("default")))
+#endif
 #define RT_MAJOR SIM_RT_MAJOR
 // What the driver is asked for, whichever runtime this is: the layouts of SIM_DRV_LIST.
 #define RT_ASKS_FOR 12040

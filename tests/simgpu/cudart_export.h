@@ -6,7 +6,9 @@
 #include "cudart_drv.h"
 #include "sim_launch.h"
 
+#ifndef RT_API
 #define RT_API __attribute__((visibility("default")))
+#endif
 
 // A plain export: ready check, then one driver call.
 #define RT_FN(name, params, call)                                                                  \
