@@ -10,6 +10,7 @@
 #include "bpf/process.h"
 
 #define LAUNCH_CONFIG_STREAM 32 /* cudaLaunchConfig_t, CUlaunchConfig */
+#define NCCL_IN_PROGRESS     7
 
 /* How many places the log-linear index moves per power of two. */
 #define SUB_BUCKETS_LOG2 4
@@ -259,6 +260,10 @@ static __always_inline void decode_entry(struct ltn_task *t, struct ltn_frame *f
         f->handle = argument(t, f->sp, b);
         break;
     }
+    case LTN_DECODE_ASYNC_ERROR:
+        f->handle = t->args[0];
+        f->out_ptr = t->args[1];
+        return;
     case LTN_DECODE_SPLIT:
     case LTN_DECODE_SHRINK:
     case LTN_DECODE_COMM:
@@ -665,10 +670,22 @@ static __always_inline ltn_u32 weight_of(const struct ltn_frame *f)
     return f->weight;
 }
 
+/* NCCL's errors of work that was started long before: the call itself succeeds. */
+static __always_inline void take_async_error(struct ltn_frame *f, struct measured *m)
+{
+    ltn_s32 error = 0;
+    if (bpf_probe_read_user(&error, sizeof(error), (const void *)f->out_ptr) != 0) {
+        count_drop(LTN_DROP_ARGUMENT);
+    } else if (error != 0 && error != NCCL_IN_PROGRESS) {
+        m->result = error;
+        f->flags |= LTN_CALL_FAILED;
+    }
+}
+
 static __always_inline int is_failure(ltn_u32 cls, ltn_s32 result)
 {
     if (cls == LTN_CLASS_COLLECTIVE || cls == LTN_CLASS_COMM) {
-        return result != 0 && result != 7; /* ncclInProgress */
+        return result != 0 && result != NCCL_IN_PROGRESS;
     }
     return result != 0 && result != 600; /* cudaErrorNotReady */
 }
@@ -744,6 +761,8 @@ static __always_inline int leave(struct pt_regs *ctx, ltn_u64 cookie)
         f->kind = 0;
     } else if (cls == LTN_CLASS_COMM && f->out_ptr != 0) {
         leave_comm_init(f, LTN_COOKIE_DECODER(cookie), tgid);
+    } else if (cls == LTN_CLASS_EVENT && LTN_COOKIE_DECODER(cookie) == LTN_DECODE_ASYNC_ERROR) {
+        take_async_error(f, &m);
     }
     if (task->nvcsw != f->voluntary) {
         f->flags |= LTN_CALL_SLEPT;

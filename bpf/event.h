@@ -73,6 +73,8 @@ enum ltn_decoder {
     LTN_DECODE_ARRAY_3D, /* cudaMalloc3DArray: ..., extent by value */
     LTN_DECODE_CU_ARRAY, /* argument [a] points at a CUDA_ARRAY_DESCRIPTOR */
     LTN_DECODE_CU_ARRAY_3D, /* ... CUDA_ARRAY3D_DESCRIPTOR */
+    LTN_DECODE_ASYNC_ERROR, /* communicator = argument 0; what counts as the result is stored at
+                               argument 1 */
 };
 
 /*

@@ -88,6 +88,9 @@ static void collectives(ptr comm)
        (g_send, g_recv, n, TYPE_F64, 0, comm, g_stream));
     DO("ncclScatter", (.bytes = SIZE * 2, .kind = TYPE_BF16, .handle = c), (TWO, int, ptr, ptr),
        (g_send, g_recv, n, TYPE_BF16, 0, comm, g_stream));
+    int error = -1;
+    DO("ncclCommGetAsyncError", (.handle = c), (ptr, int *), (comm, &error));
+    ops_check(error, "asynchronous error");
     DO("ncclGroupStart", (0), (void), ());
     DO("ncclSend", (.bytes = SIZE * 4, .kind = TYPE_F32, .handle = c),
        (ptr, size_t, int, int, ptr, ptr), (g_send, n, TYPE_F32, 0, comm, g_stream));

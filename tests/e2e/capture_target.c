@@ -284,6 +284,31 @@ static int run_nccl(char **words)
     return g_failed != 0;
 }
 
+// async RANK DIR: the last rank leaves without a word, the first waits for it and asks NCCL what
+// was.
+static int run_async(char **words)
+{
+    int rank = (int)strtol(words[0], NULL, 10), error = 0;
+    ncclUniqueId id;
+    ncclComm_t comm = NULL;
+    void *a = NULL;
+    cudaStream_t s = open_device(rank);
+    share_ids(words[1], rank, &id, 1);
+    CHECK(cudaMalloc(&a, 4096));
+    CHECK(ncclCommInitRank(&comm, 2, id, rank));
+    if (rank == 1) {
+        _exit(g_failed);
+    }
+    CHECK(ncclCommGetAsyncError(comm, &error));
+    CHECK(error);
+    CHECK(ncclAllReduce(a, a, 8, TYPE_F32, 0, comm, s));
+    (void)cudaStreamSynchronize(s);
+    CHECK(ncclCommGetAsyncError(comm, &error));
+    printf("error %d\n", error);
+    CHECK(ncclCommAbort(comm));
+    return g_failed != 0;
+}
+
 // ---- host segments that wait in a known way -----------------------------------------------------
 
 struct waiter {
@@ -591,6 +616,9 @@ int main(int argc, char **argv)
     if (strcmp(what, "nccl") == 0 && argc == 6) {
         return run_nccl(argv + 2);
     }
+    if (strcmp(what, "async") == 0 && argc == 4) {
+        return run_async(argv + 2);
+    }
     if (strcmp(what, "wait") == 0 && argc == 7) {
         return run_wait(argv + 2);
     }
@@ -609,6 +637,6 @@ int main(int argc, char **argv)
     if (strcmp(what, "seccomp") == 0) {
         return run_seccomp();
     }
-    fputs("usage: capture_target nccl|wait|use|fork|exec|thread|seccomp ...\n", stderr);
+    fputs("usage: capture_target nccl|async|wait|use|fork|exec|thread|seccomp ...\n", stderr);
     return 2;
 }

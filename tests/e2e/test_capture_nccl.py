@@ -175,3 +175,23 @@ def test_signatures_agree_over_ranks(seen):
             comm_id = made(agent, rank["pid"], op)[named(rank, name)[0]["handle"]]
             signatures.add(comms_of(agent, rank["pid"])[comm_id]["signature"])
         assert len(signatures) == 1
+
+
+def test_an_error_that_is_only_told_when_asked(procs, tmp_path):
+    """The call succeeds; what it tells is the failure of a collective before it."""
+    cap.require()
+    agent = cap.Agent(procs, tmp_path)  # failures are recorded whatever is sampled
+    sim = cap.Sim(procs, tmp_path)
+    env = {"SIMGPU_COLL_TIMEOUT_S": "1"}
+    ranks = [sim.target("async", str(r), sim.dir, env=env) for r in range(2)]
+    cap.finish(ranks, 30)
+    assert "error 6" in ranks[0].log()
+    agent.stop()
+    rows = agent.rows("SELECT c.result, c.flags, c.handle FROM calls c JOIN ops o ON o.id = c.op_id"
+                      " WHERE o.name = 'ncclCommGetAsyncError'")
+    (row,) = rows
+    assert row["result"] == 6 and row["flags"] & 2 and row["handle"] != 0
+    assert agent.value("SELECT sum(w.errors) FROM op_windows w JOIN ops o ON o.id = w.op_id"
+                       " WHERE o.name = 'ncclCommGetAsyncError'") == 1
+    (title,) = [r[0] for r in agent.rows("SELECT DISTINCT title FROM incidents WHERE title LIKE '%ncclCommGetAsyncError%'")]
+    assert "ncclCommGetAsyncError failed with 6 (remote error)" in title
