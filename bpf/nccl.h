@@ -101,6 +101,7 @@ static __always_inline void enter_shrink(struct ltn_task *t, struct ltn_frame *f
     if (!parent) {
         return;
     }
+    __builtin_memset(t->scratch, 0, sizeof(t->scratch));
     if (bpf_probe_read_user(t->scratch, (read & 31) * 4, (const void *)t->args[1]) != 0) {
         count_drop(LTN_DROP_ARGUMENT);
         return;
@@ -109,12 +110,12 @@ static __always_inline void enter_shrink(struct ltn_task *t, struct ltn_frame *f
     ltn_u64 hash = hash_word(hash_word(FNV_BASIS, parent->comm_id), 1ULL << 32 | ordinal);
     ltn_s32 lower = 0;
     hash = hash_word(hash, gone);
+    /* Without branches, which the verifier would follow one by one: unread words are 0, and the
+     * sign of a difference says which is less. */
     for (ltn_u32 i = 0; i < SHRINK_MAX; i++) {
-        ltn_s32 rank = (ltn_s32)(t->scratch[i / 2] >> (i % 2) * 32);
-        if (i < read) {
-            hash = hash_word(hash, (ltn_u32)rank);
-            lower += rank < parent->rank;
-        }
+        ltn_u32 rank = (ltn_u32)(t->scratch[i / 2] >> (i % 2) * 32);
+        hash = hash_word(hash, rank);
+        lower += (ltn_s32)((i - read) >> 31 & (rank - (ltn_u32)parent->rank) >> 31);
     }
     f->sequence = parent->comm_id;
     f->comm_id = hash | 1;
