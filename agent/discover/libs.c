@@ -23,7 +23,7 @@
 
 #define MAX_USERS_A_FILE 65536u
 #define MAX_PLAIN_FILES  4096u /* files looked into and found without anything of interest */
-#define OPEN_TRIES       4     /* users asked for their view of a file */
+#define OPEN_TRIES       16    /* users asked for their view of a file */
 
 #define BRK_UPROBE_ARM64 0xd42000a0u
 #define INT3_X86         0xccu
@@ -292,6 +292,19 @@ static int open_for_user(const struct ltn_lib *lib, const struct ltn_lib_user *u
     return likely;
 }
 
+/* A process that ended, waited for or not, has no root any more. */
+static bool is_alive(pid_t pid)
+{
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%d/root", (int)pid);
+    int fd = open(path, O_PATH | O_CLOEXEC);
+    if (fd < 0) {
+        return errno == EACCES || errno == EPERM;
+    }
+    (void)close(fd);
+    return true;
+}
+
 int ltn_lib_open(const struct ltn_lib *lib)
 {
     if (lib->given && lib->user_count == 0) {
@@ -301,9 +314,13 @@ int ltn_lib_open(const struct ltn_lib *lib)
     }
     int rc = -ESRCH;
     for (size_t i = 0; i < lib->user_count && i < OPEN_TRIES; i++) {
-        rc = open_for_user(lib, &lib->users[i]);
-        if (rc >= 0) {
-            return rc;
+        const struct ltn_lib_user *user = &lib->users[lib->user_count - 1 - i]; /* newest first */
+        int one = open_for_user(lib, user);
+        if (one >= 0) {
+            return one;
+        }
+        if (rc == -ESRCH && is_alive(user->pid)) {
+            rc = one;
         }
     }
     return rc;

@@ -104,7 +104,8 @@ int ltn_lib_lookup(const struct ltn_lib *lib, struct ltn_elf *elf, struct ltn_el
 /* Opens exactly the mapped file for reading, through the root directory of a process that maps it
  * (symbolic links of that root stay inside it) or, when the file was deleted or replaced, through
  * /proc/PID/map_files; only regular files, never waiting. Returns a descriptor the caller closes,
- * or -errno; -ESTALE when the path now leads to another file and map_files is not permitted.
+ * or -errno; -ESTALE when the path now leads to another file and map_files is not permitted;
+ * -ESRCH when the processes asked are gone.
  * Attach uprobes to "/proc/self/fd/N" of this descriptor: it cannot be swapped underneath. */
 int ltn_lib_open(const struct ltn_lib *lib) ltn_must_check;
 

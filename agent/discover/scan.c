@@ -57,6 +57,7 @@ struct ltn_scanner {
     struct ltn_buf maps;
     struct ltn_scan_stats stats;
     pid_t self;
+    bool look_at_all;
 };
 
 /* One scan in progress. */
@@ -452,7 +453,8 @@ static void judge(struct round *r, struct entry *e)
 
 static void check(struct round *r, struct entry *e)
 {
-    if (e->kernel_thread || e->pid == r->s->self || (!e->poked && r->now_ns < e->next_check_ns)) {
+    bool due = e->poked || r->s->look_at_all || r->now_ns >= e->next_check_ns;
+    if (e->kernel_thread || e->pid == r->s->self || !due) {
         return;
     }
     bool first = e->next_check_ns == 0;
@@ -464,8 +466,8 @@ static void check(struct round *r, struct entry *e)
     if (e->proc != NULL) {
         uint64_t pages = read_pages(e->pid);
         uint64_t limit_ns = e->lib_count > 0 ? MAPS_CUDA_NS : MAPS_OTHER_NS;
-        bool due = e->last_maps_ns == 0 || r->now_ns - e->last_maps_ns >= limit_ns;
-        if (pages != e->pages || poked || due) {
+        bool old = e->last_maps_ns == 0 || r->now_ns - e->last_maps_ns >= limit_ns;
+        if (pages != e->pages || poked || old) {
             e->pages = pages;
             check_maps(r, e);
         }
@@ -723,6 +725,11 @@ static struct entry *entry_of(struct round *r, const struct listed *l)
     s->entries = grown;
     s->count++;
     return e;
+}
+
+void ltn_scanner_look_at_all(struct ltn_scanner *s, bool on)
+{
+    s->look_at_all = on;
 }
 
 void ltn_scanner_look(struct ltn_scanner *s, pid_t pid, uint64_t now_mono_ns, ltn_scan_fn fn,

@@ -64,6 +64,10 @@ void ltn_scanner_free(struct ltn_scanner *s);
 int ltn_scanner_scan(struct ltn_scanner *s, uint64_t now_mono_ns, ltn_scan_fn fn,
                      void *arg) ltn_must_check;
 
+/* From now on (or, with on = false, no longer) every scan looks at every process, however long it
+ * has been quiet: for when nobody tells of new mappings. Costs some 10 us a process and scan. */
+void ltn_scanner_look_at_all(struct ltn_scanner *s, bool on);
+
 /* Looks at one process at once, without a scan: one that may just have been started, or that mapped
  * something. Tells fn about what changed, as a scan does; fn must not call the scanner. */
 void ltn_scanner_look(struct ltn_scanner *s, pid_t pid, uint64_t now_mono_ns, ltn_scan_fn fn,

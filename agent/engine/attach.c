@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/attach.h"
 
-#include <inttypes.h>
+#include <errno.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -54,6 +54,10 @@ void ltn_attach_lib(struct ltn_attach *a, const struct ltn_lib *lib, uint64_t ma
         return;
     }
     int rc = ltn_probes_attach(a->probes, lib, &info);
+    if (rc == -ESRCH) {
+        a->pending = true; /* its process ended sooner; is there another one? */
+        return;
+    }
     if (rc < 0) {
         note_failure(a, lib->id, &info, rc);
         return;
@@ -76,7 +80,7 @@ void ltn_attach_gone(struct ltn_attach *a, const struct ltn_lib *lib)
     forget(a, lib->id);
     if (ltn_probes_has(a->probes, lib->id)) {
         a->detached_total++;
-        a->uncovered = ltn_probes_detach(a->probes, lib->id) || a->uncovered;
+        a->pending = ltn_probes_detach(a->probes, lib->id) || a->pending;
         ltn_log_debug("detached from %s", lib->path);
     }
 }
@@ -84,9 +88,10 @@ void ltn_attach_gone(struct ltn_attach *a, const struct ltn_lib *lib)
 void ltn_attach_again(struct ltn_attach *a, struct ltn_libs *libs, uint64_t now_mono_ns)
 {
     bool due = a->unattached_count > 0 && now_mono_ns >= a->next_try_ns;
-    if (!a->uncovered && !due) {
+    if (!a->pending && !due) {
         return;
     }
+    a->pending = false;
     size_t pos = 0;
     const struct ltn_lib *lib;
     while ((lib = ltn_libs_next(libs, &pos)) != NULL) {
@@ -95,6 +100,5 @@ void ltn_attach_again(struct ltn_attach *a, struct ltn_libs *libs, uint64_t now_
             ltn_attach_lib(a, lib, 0);
         }
     }
-    a->uncovered = false;
     a->next_try_ns = due ? now_mono_ns + TRY_AGAIN_NS : a->next_try_ns;
 }

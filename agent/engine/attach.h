@@ -36,7 +36,7 @@ struct ltn_attach {
     uint64_t detached_total;
     uint64_t delay_max_ns; /* longest time from a file's mapping until its probes were in place */
     uint64_t next_try_ns;
-    bool uncovered;
+    bool pending; /* some file is to be attached at the next occasion */
 };
 
 /* Attaches to the file unless that is done. mapped_ns: when it was mapped (CLOCK_MONOTONIC), 0 when

@@ -34,7 +34,8 @@ struct ltn_engine {
     struct ltn_silence *silence;
     uint64_t mapped_ns; /* when what is being looked at was mapped; 0 = not known */
     uint64_t programs_second;
-    unsigned programs; /* looked into in that second */
+    unsigned programs;   /* looked into in that second */
+    uint64_t watch_lost; /* as last seen */
 };
 
 static void trace_pid(struct ltn_engine *e, pid_t pid)
@@ -195,6 +196,7 @@ int ltn_engine_start(const struct ltn_engine_opts *opts, struct ltn_engine **ret
     if (rc < 0) {
         ltn_log_info("new mappings are found by the scan each second only (perf events: %s)",
                      ltn_err_str(rc));
+        ltn_scanner_look_at_all(e->scanner, true);
     }
     ltn_engine_tick(e);
     *ret = e;
@@ -225,7 +227,16 @@ void ltn_engine_tick(struct ltn_engine *e)
 {
     uint64_t now = ltn_now_mono_ns();
     e->mapped_ns = 0;
+    uint64_t lost = e->watch != NULL ? ltn_watch_lost(e->watch) : 0;
+    bool missed = lost != e->watch_lost; /* notices that nobody will repeat */
+    if (missed) {
+        ltn_scanner_look_at_all(e->scanner, true);
+        e->watch_lost = lost;
+    }
     int rc = ltn_scanner_scan(e->scanner, now, on_scan, e);
+    if (missed) {
+        ltn_scanner_look_at_all(e->scanner, false);
+    }
     if (rc < 0) {
         ltn_log_warn("cannot list /proc: %s", ltn_err_str(rc));
     }
@@ -254,9 +265,6 @@ struct looks {
 static bool may_look_into(struct ltn_engine *e, const struct ltn_watch_event *event)
 {
     uint64_t second = event->mapped_ns / LTN_NS_PER_S;
-    if (ltn_scanner_program_is_plain(e->scanner, event->pid)) {
-        return false;
-    }
     if (second != e->programs_second) {
         e->programs_second = second;
         e->programs = 0;
@@ -272,7 +280,11 @@ static void on_mapping(const struct ltn_watch_event *event, void *arg)
             return;
         }
     }
+    if (event->program && ltn_scanner_program_is_plain(l->e->scanner, event->pid)) {
+        return;
+    }
     if (event->program && !may_look_into(l->e, event)) {
+        ltn_scanner_poke(l->e->scanner, event->pid); /* the next scan does */
         return;
     }
     if (l->count == LOOKS_MAX) {

@@ -11,8 +11,9 @@
 #include "base/text.h"
 #include "record/hist_blob.h"
 
-/* Remembered ids per kind. Beyond it everything is forgotten and learned anew. */
-#define MAX_REMEMBERED 65536
+/* Remembered ids per kind. Beyond it everything is forgotten and learned anew: many more processes
+ * than run at a time, and few enough that those long gone take little memory. */
+#define MAX_REMEMBERED 4096
 /* A name from a traced program is cut at this. */
 #define MAX_NAME_BYTES 256
 #define MAX_BLOB_BYTES (16U << 10)

@@ -286,6 +286,7 @@ def test_what_cannot_be_attached_is_told_with_its_reason(procs, tmp_path):
     agent = agent_for(procs, tmp_path)
     some = [procs.start(harness.program("capture_driver"), "map", tmp_path / name, "60")
             for name in ("libcuda.so.1", "libcudart.so.12")]
+    agent.wait_window(1)
     harness.wait_until(lambda: agent.health()["unattached_files"] == 2, 10, "both files reported")
     log = agent.process.log()
     assert re.search(r"cannot attach to .*/libcuda\.so\.1: ", log)

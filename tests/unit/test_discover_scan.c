@@ -366,6 +366,29 @@ static void test_look(void **state)
     ltn_scanner_free(s);
 }
 
+/* When nobody tells of mappings, a process that was quiet for long is found by the next scan. */
+static void test_look_at_all(void **state)
+{
+    (void)state;
+    struct child c;
+    child_start(&c, FIXTURES "/discover_child", NULL);
+    struct ltn_scanner *s = scanner_for(c.pid);
+    for (int i = 0; i < 40; i++) {
+        (void)scan(s, 1);
+    }
+    ltn_scanner_look_at_all(s, true);
+    for (int i = 0; i < 5; i++) {
+        int handle = child_open(&c, FIXTURES "/libcudart.so.12");
+        struct seen seen = scan(s, 1);
+        assert_int_equal(times_lib(&seen, LTN_SCAN_LIB_MAPPED, c.pid, LTN_LIB_CUDART), 1);
+        child_close(&c, handle);
+        seen = scan(s, 1);
+        assert_int_equal(times_lib(&seen, LTN_SCAN_LIB_GONE, 0, LTN_LIB_CUDART), 1);
+    }
+    child_end(&c);
+    ltn_scanner_free(s);
+}
+
 static void test_everything(void **state)
 {
     (void)state;
@@ -394,6 +417,7 @@ int main(void)
         cmocka_unit_test(test_children_and_sharing),
         cmocka_unit_test(test_exec),
         cmocka_unit_test(test_look),
+        cmocka_unit_test(test_look_at_all),
         cmocka_unit_test(test_uid_scope),
         cmocka_unit_test(test_pid_reuse),
         cmocka_unit_test(test_given_file),
