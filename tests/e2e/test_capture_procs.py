@@ -35,6 +35,10 @@ def calls(agent, pid, op):
     return agent.op_sums({pid}).get(op, (0,))[0]
 
 
+def pids_in_database(agent):
+    return {r["pid"] for r in agent.rows("SELECT pid FROM procs")}
+
+
 def copy_of_libraries(folder):
     shutil.copytree(cap.SIM_DIR, folder)
     return folder / "libcudart.so.12"
@@ -331,19 +335,27 @@ def test_a_process_of_which_nothing_is_seen_raises_an_alarm(procs, tmp_path):
     agent.stop()
 
 
-def test_calls_end_the_alarm_before_it_begins(procs, tmp_path):
-    """One thread in a wait that lasts, one that makes calls now and then: neither is silent."""
+def test_a_wait_that_lasts_is_no_silence(procs, tmp_path):
+    """It spins in the library's code for several windows without a new call."""
     cap.require()
     agent = agent_for(procs, tmp_path)
     sim = cap.Sim(procs, tmp_path)
-    p = sim.train("--seconds", "8", "--kernel-us", "1500000", "--kernels", "1", "--wait", "spin")
-    agent.wait_window(7)
-    assert agent.health()["silent_total"] == 0
+    p = sim.train("--seconds", "30", "--kernel-us", "6000000", "--kernels", "1", "--wait", "spin")
+    agent.wait_window(9)
+    assert p.running() and agent.health()["silent_total"] == 0
     p.kill()
     agent.stop()
 
 
 # --- nothing piles up -----------------------------------------------------------------------------
+
+def settled(agent, before):
+    """What is held when the last processes are forgotten."""
+    def look():
+        now = churn.held(agent)
+        return not churn.grown(before, now) and now
+    return harness.wait_until(look, 15, f"as before: {before}")
+
 
 def test_500_processes_leave_nothing(procs, tmp_path):
     cap.require()
@@ -352,36 +364,34 @@ def test_500_processes_leave_nothing(procs, tmp_path):
     c.wave(copies=True)
     agent.wait_window(3)
     before = churn.held(agent)
-    while c.started < 500:
-        c.wave(copies=c.started % 10 == 0)
-
-    def settled():
-        now = churn.held(agent)
-        return not churn.flat(before, now, 1 << 30) and now
-    now = harness.wait_until(settled, 15, f"as before: {before}")
-    grown = now["rss_kib"] - before["rss_kib"]
+    for waves in range(500 // 4):
+        c.wave(copies=waves % 8 == 0)
+    now = settled(agent, before)
     print(f"{c.started} processes, {c.copies} copies: {before} -> {now}")
-    assert grown < 2048
     agent.stop()
     log = agent.process.log()
-    assert len(re.findall(r" attached to ", log)) == len(re.findall(r" detached from ", log)) > 0
+    # Some live for less time than attaching takes.
+    assert len(re.findall('"attached to ', log)) >= c.copies
+    assert len(re.findall('"attached to ', log)) == len(re.findall('"detached from ', log))
+    assert "cannot attach" not in log and "cannot open" not in log
 
 
 def test_a_minute_of_processes_coming_and_going(procs, tmp_path):
+    """A small database, or its page cache would go on filling for minutes."""
     cap.require()
-    agent = agent_for(procs, tmp_path)
+    agent = agent_for(procs, tmp_path, "--max-db", "1m")
     c = churn.Churn(procs, tmp_path, seed=2)
-    end = time.monotonic() + 60
     c.wave(copies=True)
     agent.wait_window(3)
     before = churn.held(agent)
-    while time.monotonic() < end:
-        c.wave(copies=c.random.random() < 0.2)
-
-    def settled():
-        now = churn.held(agent)
-        return not churn.flat(before, now, 1 << 30) and now
-    now = harness.wait_until(settled, 15, f"as before: {before}")
-    print(f"{c.started} processes, {c.copies} copies: {before} -> {now}")
-    assert now["rss_kib"] - before["rss_kib"] < 2048
+    rss = []
+    for _ in range(4):
+        end = time.monotonic() + 15
+        while time.monotonic() < end:
+            c.wave(copies=c.random.random() < 0.2)
+        rss.append(settled(agent, before)["rss_kib"])
+    print(f"{c.started} processes, {c.copies} copies: resident memory {rss} KiB")
+    # A leak grows all the time; what the allocator keeps of the busiest moment does not.
+    assert min(b - a for a, b in zip(rss, rss[1:])) < 256, rss
+    assert rss[-1] < 96 * 1024
     agent.stop()
