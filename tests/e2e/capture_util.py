@@ -8,6 +8,8 @@ import sqlite3
 import subprocess
 import time
 
+import pytest
+
 import harness
 
 SIM_DIR = os.path.join(harness.BUILD_DIR, "simgpu")
