@@ -180,25 +180,30 @@ static void say_start(const struct agent_run *a)
     }
 }
 
-/* The engine's own doubts about what it reads. */
-static void say_impossible(struct agent_run *a)
+static void say_lines(const struct ltn_health_line *lines, size_t n)
 {
-    struct ltn_engine_stats s;
+    for (size_t i = 0; i < n; i++) {
+        LTN_LOG(lines[i].level, "%s", lines[i].text);
+    }
+}
+
+/* The engine's own doubts about what it reads. */
+static void say_impossible(struct agent_run *a, const struct ltn_engine_stats *s)
+{
     struct ltn_health_line line;
-    ltn_engine_stats(a->engine, &s);
-    const struct ltn_op *op = ltn_op_get(s.aggregate.impossible_op);
-    if (ltn_health_impossible(&a->health, ltn_now_mono_ns(), s.aggregate.impossible,
+    const struct ltn_op *op = ltn_op_get(s->aggregate.impossible_op);
+    if (ltn_health_impossible(&a->health, ltn_now_mono_ns(), s->aggregate.impossible,
                               op != NULL ? op->name : "?", &line)) {
-        LTN_LOG(line.level, "%s", line.text);
+        say_lines(&line, 1);
     }
 }
 
 static void say_health(void *arg)
 {
     struct agent_run *a = arg;
-    say_impossible(a);
     struct ltn_push_stats push;
     struct ltn_record_stats record;
+    struct ltn_engine_stats engine;
     struct ltn_health_line lines[LTN_HEALTH_LINES];
     ltn_record_stats(a->record, &record);
     if (a->push != NULL) {
@@ -206,9 +211,10 @@ static void say_health(void *arg)
     }
     size_t n = ltn_health_look(&a->health, ltn_now_mono_ns(), a->push != NULL ? &push : NULL,
                                &record, lines);
-    for (size_t i = 0; i < n; i++) {
-        LTN_LOG(lines[i].level, "%s", lines[i].text);
-    }
+    say_lines(lines, n);
+    ltn_engine_stats(a->engine, &engine);
+    say_lines(lines, ltn_health_silence(&a->health, ltn_now_mono_ns(), &engine.silence, lines));
+    say_impossible(a, &engine);
 }
 
 static int run(struct agent_run *a)
