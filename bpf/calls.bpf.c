@@ -4,9 +4,13 @@
  * moment and the task's counters; return makes the differences, adds them to the process's
  * histogram and, where it is worth one, writes a record.
  */
+#include "bpf/layouts.h"
 #include "bpf/nccl.h"
 #include "bpf/offcpu.h"
 #include "bpf/process.h"
+
+#define LAUNCH_CONFIG_STREAM 32 /* cudaLaunchConfig_t, CUlaunchConfig */
+#define NCCL_IN_PROGRESS     7
 
 /* How many places the log-linear index moves per power of two. */
 #define SUB_BUCKETS_LOG2 4
@@ -138,46 +142,51 @@ static __always_inline void open_segment(struct ltn_task *t, struct task_struct 
     t->segment_open = 1;
 }
 
-/* Classes whose calls can stand still for long enough to be looked for. */
-static __always_inline int may_hang(ltn_u64 cookie)
+/* Was something read that no call means? Whether that is our fault is known at the return: a
+ * program may pass nonsense, and gets an error. */
+static __always_inline int is_impossible(const struct ltn_frame *f)
 {
-    ltn_u32 cls = LTN_COOKIE_CLASS(cookie);
-    return (LTN_COOKIE_FLAGS(cookie) & LTN_OP_BLOCKING) ||
-           (cls != LTN_CLASS_LAUNCH && cls != LTN_CLASS_COPY && cls != LTN_CLASS_MEMSET);
+    ltn_u32 cls = LTN_COOKIE_CLASS(f->cookie);
+    if (f->bytes > LTN_BYTES_MAX) {
+        return cls != LTN_CLASS_MAPPING || f->bytes > LTN_ADDRESSES_MAX;
+    }
+    if (cls == LTN_CLASS_COPY) {
+        return f->kind > LTN_DIRECTION_MAX;
+    }
+    if (cls == LTN_CLASS_COLLECTIVE) {
+        return f->kind > LTN_DATA_TYPE_MAX;
+    }
+    ltn_u32 decoder = LTN_COOKIE_DECODER(f->cookie);
+    if (decoder == LTN_DECODE_INIT_BY_VALUE || decoder == LTN_DECODE_INIT_SCALABLE) {
+        return f->ranks < 1 || f->ranks > LTN_RANKS_MAX || f->rank < 0 || f->rank >= f->ranks;
+    }
+    return decoder == LTN_DECODE_INIT_ALL && (f->ranks < 1 || f->ranks > LTN_RANKS_MAX);
 }
 
-static __always_inline void decode_entry(struct ltn_task *t, struct ltn_frame *f, ltn_u32 tgid)
+/* The call succeeded, so what was read of it cannot be what it was given. */
+static __noinline int tell_impossible(ltn_u32 op)
 {
-    ltn_u32 a = LTN_COOKIE_A(f->cookie);
-    ltn_u32 b = LTN_COOKIE_B(f->cookie);
-    switch (LTN_COOKIE_DECODER(f->cookie)) {
-    case LTN_DECODE_BYTES:
-        f->bytes = argument(t, f->sp, a);
-        f->handle = argument(t, f->sp, b);
-        break;
-    case LTN_DECODE_COPY:
-        f->bytes = argument(t, f->sp, a);
-        f->kind = (ltn_u32)argument(t, f->sp, a + 1);
-        f->handle = argument(t, f->sp, b);
-        break;
-    case LTN_DECODE_STREAM:
-        /* Reading user memory is a third of the price of a launch, and hardly a launch gets a
-         * record. */
-        if (b >= REGISTER_ARGS && b != LTN_ARG_NONE && f->weight == 0 && !may_hang(f->cookie)) {
-            f->flags |= LTN_FRAME_LATE_HANDLE;
-        } else {
-            f->handle = argument(t, f->sp, b);
-        }
-        break;
-    case LTN_DECODE_HANDLE:
-        f->handle = argument(t, f->sp, a);
-        break;
-    case LTN_DECODE_COLLECTIVE: {
-        f->bytes = argument(t, f->sp, a);
-        f->kind = (ltn_u32)argument(t, f->sp, a + 1);
-        f->handle = argument(t, f->sp, b);
-        break;
+    ltn_u64 *n = bpf_map_lookup_elem(&impossible, &op);
+    if (n) {
+        __sync_fetch_and_add(n, 1);
     }
+    count_drop(LTN_DROP_IMPOSSIBLE);
+    return 0;
+}
+
+static __always_inline void doubt(struct ltn_frame *f)
+{
+    f->flags |= LTN_FRAME_IMPOSSIBLE;
+    if (LTN_COOKIE_CLASS(f->cookie) == LTN_CLASS_COLLECTIVE) {
+        f->bytes = 0; /* no part of the sums that are compared between ranks */
+        f->kind = 0;
+    }
+}
+
+/* What makes communicators, or ends one. */
+static __noinline int decode_communicator(struct ltn_task *t, struct ltn_frame *f, ltn_u32 tgid)
+{
+    switch (LTN_COOKIE_DECODER(f->cookie)) {
     case LTN_DECODE_INIT_BY_VALUE:
         enter_init_by_value(t, f);
         break;
@@ -190,6 +199,9 @@ static __always_inline void decode_entry(struct ltn_task *t, struct ltn_frame *f
         break;
     case LTN_DECODE_SPLIT:
         enter_split(t, f, tgid);
+        break;
+    case LTN_DECODE_SHRINK:
+        enter_shrink(t, f, tgid);
         break;
     case LTN_DECODE_COMM: {
         struct ltn_comm_key key = {.comm = t->args[0], .tgid = tgid};
@@ -204,6 +216,70 @@ static __always_inline void decode_entry(struct ltn_task *t, struct ltn_frame *f
     }
     default:
         break;
+    }
+    return 0;
+}
+
+/* Ends early where nothing was read that can be told to be wrong. */
+static __always_inline void decode_entry(struct ltn_task *t, struct ltn_frame *f, ltn_u32 tgid)
+{
+    ltn_u32 a = LTN_COOKIE_A(f->cookie);
+    ltn_u32 b = LTN_COOKIE_B(f->cookie);
+    switch (LTN_COOKIE_DECODER(f->cookie)) {
+    case LTN_DECODE_NONE:
+        return;
+    case LTN_DECODE_BYTES:
+        f->bytes = argument(t, f->sp, a) << LTN_COOKIE_SHIFT(f->cookie);
+        f->handle = argument(t, f->sp, b);
+        break;
+    case LTN_DECODE_COPY:
+        f->bytes = argument(t, f->sp, a);
+        f->kind = (ltn_u32)argument(t, f->sp, a + 1);
+        f->handle = argument(t, f->sp, b);
+        break;
+    case LTN_DECODE_STREAM:
+        /* Reading user memory is a third of the price of a launch, and hardly a launch gets a
+         * record. */
+        if (b >= REGISTER_ARGS && b != LTN_ARG_NONE && f->weight == 0 &&
+            !LTN_COOKIE_MAY_HANG(f->cookie)) {
+            f->flags |= LTN_FRAME_LATE_HANDLE;
+        } else {
+            f->handle = argument(t, f->sp, b);
+        }
+        return;
+    case LTN_DECODE_LAUNCH: /* the configuration; read for its stream when a record is made */
+        f->handle = argument(t, f->sp, a);
+        f->flags |= LTN_FRAME_LATE_HANDLE;
+        return;
+    case LTN_DECODE_HANDLE:
+        f->handle = argument(t, f->sp, a);
+        return;
+    case LTN_DECODE_COLLECTIVE: {
+        f->bytes = argument(t, f->sp, a);
+        f->kind = (ltn_u32)argument(t, f->sp, a + 1);
+        f->handle = argument(t, f->sp, b);
+        break;
+    }
+    case LTN_DECODE_ASYNC_ERROR:
+        f->handle = t->args[0];
+        f->out_ptr = t->args[1];
+        return;
+    case LTN_DECODE_SPLIT:
+    case LTN_DECODE_SHRINK:
+    case LTN_DECODE_COMM:
+        decode_communicator(t, f, tgid);
+        return;
+    case LTN_DECODE_INIT_BY_VALUE:
+    case LTN_DECODE_INIT_SCALABLE:
+    case LTN_DECODE_INIT_ALL:
+        decode_communicator(t, f, tgid);
+        break;
+    default:
+        decode_layout(t, f);
+        break;
+    }
+    if (is_impossible(f)) {
+        doubt(f);
     }
 }
 
@@ -233,10 +309,10 @@ static __always_inline void fill_frame(struct ltn_frame *f, struct ltn_task *t,
 {
     f->bytes = 0;
     f->handle = 0;
-    f->kind = 0;
+    f->kind = LTN_COOKIE_DIRECTION(f->cookie);
     f->flags = nested ? LTN_CALL_NESTED : 0;
     f->weight = 0;
-    if (may_hang(f->cookie)) {
+    if (LTN_COOKIE_MAY_HANG(f->cookie)) {
         f->rank = 0;
         f->ranks = 0;
         f->out_ptr = 0;
@@ -273,6 +349,8 @@ static __always_inline void enter_outermost(struct ltn_task *t, struct ltn_frame
     }
     note_in_flight(f, tgid, tid);
 }
+
+static __noinline int emit_untimed(struct ltn_frame *f, ltn_u64 pid_tgid);
 
 /* Returns 0 when the return of this call is wanted. */
 static __always_inline int enter(struct pt_regs *ctx, ltn_u64 cookie)
@@ -318,16 +396,21 @@ static __always_inline int enter(struct pt_regs *ctx, ltn_u64 cookie)
     load_register_args(ctx, t);
     fill_frame(f, t, task, depth);
     decode_entry(t, f, tgid);
-    if (may_hang(cookie) || entry_only) {
+    if (LTN_COOKIE_MAY_HANG(cookie) || entry_only) {
         if (depth == 0 && !entry_only) {
             enter_outermost(t, f, tgid, (ltn_u32)task->pid);
         }
-        ltn_u64 bytes =
-            LTN_COOKIE_CLASS(cookie) == LTN_CLASS_COLLECTIVE && depth > 0 ? 0 : f->bytes;
+        ltn_u64 bytes = (LTN_COOKIE_CLASS(cookie) == LTN_CLASS_COLLECTIVE && depth > 0) ||
+                                (f->flags & LTN_FRAME_IMPOSSIBLE)
+                            ? 0
+                            : f->bytes;
         count_call(tgid, LTN_COOKIE_OP(cookie), bytes, depth);
         f->flags |= LTN_FRAME_COUNTED;
     }
     if (entry_only) {
+        if (f->weight != 0) {
+            emit_untimed(f, (ltn_u64)tgid << 32 | (ltn_u32)task->pid);
+        }
         return 1; /* no return will take the frame away */
     }
     t->depth = depth + 1;
@@ -423,7 +506,7 @@ static __always_inline void add_stats(const struct ltn_frame *f, ltn_u32 tgid,
         if (f->flags & LTN_CALL_NESTED) {
             __sync_fetch_and_add(&s->nested, 1);
         }
-        if (f->bytes != 0) {
+        if (f->bytes != 0 && !(f->flags & LTN_FRAME_IMPOSSIBLE)) {
             __sync_fetch_and_add(&s->bytes, f->bytes);
         }
     }
@@ -565,22 +648,44 @@ static __always_inline void emit_call(struct ltn_frame *f, ltn_u64 pid_tgid,
     bpf_ringbuf_submit(e, wake_flag(&calls));
 }
 
+/* A sampled call without a return: the record says what is known at the entry. */
+static __noinline int emit_untimed(struct ltn_frame *f, ltn_u64 pid_tgid)
+{
+    const struct measured nothing = {0};
+    f->flags |= LTN_CALL_UNTIMED;
+    count_seen(LTN_SEEN_EMITTED);
+    emit_call(f, pid_tgid, &nothing, f->weight);
+    return 0;
+}
+
 /* How many calls a record of this one stands for; 0 = it gets none. */
 static __always_inline ltn_u32 weight_of(const struct ltn_frame *f)
 {
     if (f->flags & LTN_CALL_NESTED) {
         return 0; /* recorded with the call around it */
     }
-    if ((f->flags & (LTN_CALL_FAILED | LTN_CALL_SLOW)) || may_hang(f->cookie)) {
+    if ((f->flags & (LTN_CALL_FAILED | LTN_CALL_SLOW)) || LTN_COOKIE_MAY_HANG(f->cookie)) {
         return 1;
     }
     return f->weight;
 }
 
+/* NCCL's errors of work that was started long before: the call itself succeeds. */
+static __always_inline void take_async_error(struct ltn_frame *f, struct measured *m)
+{
+    ltn_s32 error = 0;
+    if (bpf_probe_read_user(&error, sizeof(error), (const void *)f->out_ptr) != 0) {
+        count_drop(LTN_DROP_ARGUMENT);
+    } else if (error != 0 && error != NCCL_IN_PROGRESS) {
+        m->result = error;
+        f->flags |= LTN_CALL_FAILED;
+    }
+}
+
 static __always_inline int is_failure(ltn_u32 cls, ltn_s32 result)
 {
     if (cls == LTN_CLASS_COLLECTIVE || cls == LTN_CLASS_COMM) {
-        return result != 0 && result != 7; /* ncclInProgress */
+        return result != 0 && result != NCCL_IN_PROGRESS;
     }
     return result != 0 && result != 600; /* cudaErrorNotReady */
 }
@@ -593,7 +698,9 @@ static __always_inline void emit(struct ltn_task *t, struct ltn_frame *f, ltn_u6
         return;
     }
     if (f->flags & LTN_FRAME_LATE_HANDLE) {
-        f->handle = argument(t, f->sp, LTN_COOKIE_B(f->cookie));
+        f->handle = LTN_COOKIE_DECODER(f->cookie) == LTN_DECODE_LAUNCH
+                        ? read_pointer(f->handle + LAUNCH_CONFIG_STREAM)
+                        : argument(t, f->sp, LTN_COOKIE_B(f->cookie));
     }
     count_seen(LTN_SEEN_EMITTED);
     ltn_u32 cls = LTN_COOKIE_CLASS(f->cookie);
@@ -648,8 +755,14 @@ static __always_inline int leave(struct pt_regs *ctx, ltn_u64 cookie)
     m.result = (ltn_s32)PT_REGS_RC(ctx);
     if (is_failure(cls, m.result)) {
         f->flags |= LTN_CALL_FAILED;
+    } else if (f->flags & LTN_FRAME_IMPOSSIBLE) {
+        tell_impossible(LTN_COOKIE_OP(cookie));
+        f->bytes = 0;
+        f->kind = 0;
     } else if (cls == LTN_CLASS_COMM && f->out_ptr != 0) {
         leave_comm_init(f, LTN_COOKIE_DECODER(cookie), tgid);
+    } else if (cls == LTN_CLASS_EVENT && LTN_COOKIE_DECODER(cookie) == LTN_DECODE_ASYNC_ERROR) {
+        take_async_error(f, &m);
     }
     if (task->nvcsw != f->voluntary) {
         f->flags |= LTN_CALL_SLEPT;
@@ -661,7 +774,7 @@ static __always_inline int leave(struct pt_regs *ctx, ltn_u64 cookie)
     }
     add_stats(f, tgid, &m);
     emit(t, f, pid_tgid, &m);
-    if (!(f->flags & LTN_CALL_NESTED) && may_hang(cookie)) {
+    if (!(f->flags & LTN_CALL_NESTED) && LTN_COOKIE_MAY_HANG(cookie)) {
         leave_outermost(t, task, f, pid_tgid, &m);
     }
     if (LTN_COOKIE_DECODER(cookie) == LTN_DECODE_COMM && !(f->flags & LTN_CALL_FAILED)) {

@@ -37,13 +37,15 @@ enum ltn_op_class {
     LTN_CLASS_COMM,
     LTN_CLASS_MEMSET,
     LTN_CLASS_EVENT,
-    LTN_CLASS_CONTEXT, /* contexts and modules come into being */
+    LTN_CLASS_CONTEXT,     /* contexts and modules come into being */
+    LTN_CLASS_HOST_MEMORY, /* pinned host memory, made and given back */
+    LTN_CLASS_MAPPING,     /* device addresses without memory of their own */
 };
 
 /* How the arguments of an op are read at entry. */
 enum ltn_decoder {
     LTN_DECODE_NONE = 0,
-    LTN_DECODE_LAUNCH, /* stream: where the launch functions keep it */
+    LTN_DECODE_LAUNCH, /* argument [a] points at a launch configuration, which has the stream */
     LTN_DECODE_BYTES,  /* bytes = argument [a], stream = argument [b] when b is set */
     LTN_DECODE_COPY,   /* bytes = argument [a], direction = argument [a + 1] (32 bits), stream = [b]
                         */
@@ -56,26 +58,62 @@ enum ltn_decoder {
     LTN_DECODE_INIT_ALL,      /* ncclCommInitAll: one process owns every rank */
     LTN_DECODE_SPLIT,         /* ncclCommSplit: child derived from its parent */
     LTN_DECODE_COMM,          /* communicator = argument [a] */
+    LTN_DECODE_SHRINK,        /* ncclCommShrink: child of the ranks that are left */
+    LTN_DECODE_RECT,          /* bytes = argument [a] * argument [a + 1], stream = [b] */
+    LTN_DECODE_COPY_RECT,     /* as RECT, direction = argument [a + 2] */
+    LTN_DECODE_COPY_SYMBOL,   /* as BYTES, direction = argument [a + 2] */
+    LTN_DECODE_COPY_3D,       /* argument [a] points at a cudaMemcpy3DParms, stream = [b] */
+    LTN_DECODE_COPY_3D_PEER,  /* ... cudaMemcpy3DPeerParms */
+    LTN_DECODE_CU_COPY_2D,    /* ... CUDA_MEMCPY2D */
+    LTN_DECODE_CU_COPY_3D,    /* ... CUDA_MEMCPY3D or CUDA_MEMCPY3D_PEER */
+    LTN_DECODE_BATCH,    /* bytes = sum of the array at argument [a], [a + 1] long, stream = [b] */
+    LTN_DECODE_EXTENT,   /* cudaMalloc3D: extent by value */
+    LTN_DECODE_SET_3D,   /* cudaMemset3D: extent by value behind a pointer by value */
+    LTN_DECODE_ARRAY,    /* cudaMallocArray: description of an element, width, height */
+    LTN_DECODE_ARRAY_3D, /* cudaMalloc3DArray: ..., extent by value */
+    LTN_DECODE_CU_ARRAY, /* argument [a] points at a CUDA_ARRAY_DESCRIPTOR */
+    LTN_DECODE_CU_ARRAY_3D, /* ... CUDA_ARRAY3D_DESCRIPTOR */
+    LTN_DECODE_ASYNC_ERROR, /* communicator = argument 0; what counts as the result is stored at
+                               argument 1 */
 };
 
 /*
  * Attach cookie: 0-15 op id, 16-23 class, 24-31 decoder, 32-35 argument index a, 36-39 argument
- * index b (15 = none), 40-47 flags.
+ * index b (15 = none), 40-47 flags, 48-50 direction that the function's name says, 51-52 logarithm
+ * of the bytes of an element, 53 may hang.
  */
 #define LTN_COOKIE(op, cls, dec, a, b, flags)                                                      \
     ((ltn_u64)(op) | (ltn_u64)(cls) << 16 | (ltn_u64)(dec) << 24 | (ltn_u64)((a)&15) << 32 |       \
-     (ltn_u64)((b)&15) << 36 | (ltn_u64)(flags) << 40)
-#define LTN_COOKIE_OP(c)      ((ltn_u32)((c)&0xffff))
-#define LTN_COOKIE_CLASS(c)   ((ltn_u32)((c) >> 16 & 0xff))
-#define LTN_COOKIE_DECODER(c) ((ltn_u32)((c) >> 24 & 0xff))
-#define LTN_COOKIE_A(c)       ((ltn_u32)((c) >> 32 & 15))
-#define LTN_COOKIE_B(c)       ((ltn_u32)((c) >> 36 & 15))
-#define LTN_COOKIE_FLAGS(c)   ((ltn_u32)((c) >> 40 & 0xff))
-#define LTN_ARG_NONE          15
+     (ltn_u64)((b)&15) << 36 | (ltn_u64)(flags) << 40 |                                            \
+     (ltn_u64)LTN_CLASS_MAY_HANG(cls, flags) << 53)
+/* Calls that can stand still for long enough to be looked for. The others are the many. */
+#define LTN_CLASS_MAY_HANG(cls, flags)                                                             \
+    (((flags)&LTN_OP_BLOCKING) != 0 || ((cls) != LTN_CLASS_LAUNCH && (cls) != LTN_CLASS_COPY &&    \
+                                        (cls) != LTN_CLASS_MEMSET && (cls) != LTN_CLASS_EVENT))
+#define LTN_COOKIE_OP(c)        ((ltn_u32)((c)&0xffff))
+#define LTN_COOKIE_CLASS(c)     ((ltn_u32)((c) >> 16 & 0xff))
+#define LTN_COOKIE_DECODER(c)   ((ltn_u32)((c) >> 24 & 0xff))
+#define LTN_COOKIE_A(c)         ((ltn_u32)((c) >> 32 & 15))
+#define LTN_COOKIE_B(c)         ((ltn_u32)((c) >> 36 & 15))
+#define LTN_COOKIE_FLAGS(c)     ((ltn_u32)((c) >> 40 & 0xff))
+#define LTN_COOKIE_DIRECTION(c) ((ltn_u32)((c) >> 48 & 7))
+#define LTN_COOKIE_SHIFT(c)     ((ltn_u32)((c) >> 51 & 3))
+#define LTN_COOKIE_MAY_HANG(c)  ((ltn_u32)((c) >> 53 & 1))
+#define LTN_ARG_NONE            15
+/* The same op with arguments elsewhere. */
+#define LTN_COOKIE_WITH(c, dec, a, b)                                                              \
+    (((c) & ~((ltn_u64)0xffff << 24)) | (ltn_u64)(dec) << 24 | (ltn_u64)((a)&15) << 32 |           \
+     (ltn_u64)((b)&15) << 36)
+
+#define LTN_OPS_MAX 256 /* ids are below */
 
 #define LTN_OP_BLOCKING   0x01 /* returns when device work is done: ends a host segment */
 #define LTN_OP_ENTRY_ONLY 0x02 /* no return probe: duration and result unknown */
 #define LTN_OP_P2P        0x04 /* send or receive: ordered per peer only, not part of the sequence */
+#define LTN_OP_DETAIL     0x08 /* left out where links are slow to close */
+/* Above the eight flags, in the cookie's own fields. */
+#define LTN_OP_DIRECTION(kind) ((kind) << 8)
+#define LTN_OP_SHIFT(log2)     ((log2) << 11)
 
 /* Where a thread's time off the CPU went. Order is part of the ABI. */
 enum ltn_off_reason {
@@ -116,11 +154,12 @@ struct ltn_event_hdr {
     ltn_u64 time_ns; /* CLOCK_MONOTONIC; for calls the time of entry */
 };
 
-#define LTN_CALL_SLOW   0x01
-#define LTN_CALL_FAILED 0x02
-#define LTN_CALL_NESTED 0x04 /* made inside another traced call */
-#define LTN_CALL_PEERS  0x08 /* a collective was outstanding: the wait may be for peers */
-#define LTN_CALL_SLEPT  0x10 /* gave the CPU away on its own at least once */
+#define LTN_CALL_SLOW    0x01
+#define LTN_CALL_FAILED  0x02
+#define LTN_CALL_NESTED  0x04 /* made inside another traced call */
+#define LTN_CALL_PEERS   0x08 /* a collective was outstanding: the wait may be for peers */
+#define LTN_CALL_SLEPT   0x10 /* gave the CPU away on its own at least once */
+#define LTN_CALL_UNTIMED 0x20 /* no return probe: duration and result are not known */
 
 /* The time of one call: wall = on-CPU + run queue + blocked. */
 struct ltn_event_call {
@@ -273,6 +312,15 @@ struct ltn_preemptor_stats {
     char by_comm[LTN_COMM_BYTES];
 };
 
+/* Arguments that no call means. One that was read so, in a call that succeeded, was read from where
+ * it is not: another layout of the arguments than ops.def has. Most of all a pointer, which is
+ * above 2^46, stands there for bytes; addresses alone are reserved in such numbers. */
+#define LTN_BYTES_MAX     (1ULL << 44)
+#define LTN_ADDRESSES_MAX (1ULL << 47)
+#define LTN_DIRECTION_MAX 4
+#define LTN_DATA_TYPE_MAX 31
+#define LTN_RANKS_MAX     (1 << 20)
+
 /* Per-CPU counters of records that could not be kept, and of state that could not be stored. */
 enum ltn_drop {
     LTN_DROP_RING_CALLS = 0, /* the calls ring was full */
@@ -281,8 +329,9 @@ enum ltn_drop {
     LTN_DROP_MAP_THREADS,
     LTN_DROP_MAP_COMMS,
     LTN_DROP_TASK_STORAGE,
-    LTN_DROP_NESTING,  /* more calls inside each other than the task keeps */
-    LTN_DROP_ARGUMENT, /* an argument in user memory could not be read */
+    LTN_DROP_NESTING,    /* more calls inside each other than the task keeps */
+    LTN_DROP_ARGUMENT,   /* an argument in user memory could not be read */
+    LTN_DROP_IMPOSSIBLE, /* an argument read as what it cannot be, in a call that succeeded */
     LTN_DROPS,
 };
 

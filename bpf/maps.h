@@ -23,7 +23,8 @@ const volatile ltn_u32 have_sched =
 const volatile ltn_u32 mark_victim_is_pid = 0; /* old prototype of the tracepoint */
 
 #define LTN_FRAME_COUNTED     0x100 /* the call stands in op_stats already */
-#define LTN_FRAME_LATE_HANDLE 0x200 /* the handle lies on the stack and was not read yet */
+#define LTN_FRAME_LATE_HANDLE 0x200 /* the handle lies in user memory and was not read yet */
+#define LTN_FRAME_IMPOSSIBLE  0x400 /* an argument was read as what it cannot be */
 
 /* A traced call in progress. */
 struct ltn_frame {
@@ -153,10 +154,18 @@ struct {
  * op's own p99. */
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(max_entries, 256);
+    __uint(max_entries, LTN_OPS_MAX);
     __type(key, ltn_u32);
     __type(value, ltn_u64);
 } slow_ns SEC(".maps");
+
+/* Per op: calls that succeeded although an argument was read as what it cannot be. */
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, LTN_OPS_MAX);
+    __type(key, ltn_u32);
+    __type(value, ltn_u64);
+} impossible SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);

@@ -85,6 +85,46 @@ static __always_inline void enter_split(struct ltn_task *t, struct ltn_frame *f,
         1;
 }
 
+#define SHRINK_MAX 16 /* excluded ranks that are read */
+
+/* The ranks that are left keep their order, so the new rank is known. */
+static __always_inline void enter_shrink(struct ltn_task *t, struct ltn_frame *f, ltn_u32 tgid)
+{
+    struct ltn_comm_key key = {.comm = t->args[0], .tgid = tgid};
+    struct ltn_comm_state *parent = bpf_map_lookup_elem(&comms, &key);
+    ltn_u32 gone = (ltn_u32)t->args[2];
+    ltn_u32 read = gone < SHRINK_MAX ? gone : SHRINK_MAX;
+    f->handle = t->args[0];
+    f->out_ptr = t->args[3];
+    f->rank = -1;
+    f->ranks = -1;
+    if (!parent) {
+        return;
+    }
+    __builtin_memset(t->scratch, 0, sizeof(t->scratch));
+    if (bpf_probe_read_user(t->scratch, (read & 31) * 4, (const void *)t->args[1]) != 0) {
+        count_drop(LTN_DROP_ARGUMENT);
+        return;
+    }
+    ltn_u32 ordinal = __sync_fetch_and_add(&parent->splits, 1);
+    ltn_u64 hash = hash_word(hash_word(FNV_BASIS, parent->comm_id), 1ULL << 32 | ordinal);
+    ltn_s32 lower = 0;
+    hash = hash_word(hash, gone);
+    /* Without branches, which the verifier would follow one by one: unread words are 0, and the
+     * sign of a difference says which is less. */
+    for (ltn_u32 i = 0; i < SHRINK_MAX; i++) {
+        ltn_u32 rank = (ltn_u32)(t->scratch[i / 2] >> (i % 2) * 32);
+        hash = hash_word(hash, rank);
+        lower += (ltn_s32)((i - read) >> 31 & (rank - (ltn_u32)parent->rank) >> 31);
+    }
+    f->sequence = parent->comm_id;
+    f->comm_id = hash | 1;
+    if (parent->ranks > 0 && parent->rank >= 0 && gone == read) {
+        f->rank = parent->rank - lower;
+        f->ranks = parent->ranks - (ltn_s32)gone;
+    }
+}
+
 static __always_inline void add_comm(ltn_u32 tgid, ltn_u64 comm, const struct ltn_frame *f,
                                      ltn_s32 rank)
 {

@@ -392,12 +392,30 @@ static uint64_t own_rss_bytes(void)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+/* Who has the most calls with impossible arguments; looked for when there are new ones. */
+static void find_impossible(struct ltn_aggregate *a, uint64_t total)
+{
+    uint64_t most = 0;
+    if (total == a->stats.impossible) {
+        return;
+    }
+    a->stats.impossible = total;
+    for (uint32_t op = 1; op < LTN_OP_COUNT; op++) {
+        uint64_t n = 0;
+        if (bpf_map_lookup_elem(a->opts.maps.impossible, &op, &n) == 0 && n > most) {
+            most = n;
+            a->stats.impossible_op = op;
+        }
+    }
+}
+
 static void fill_health(struct ltn_aggregate *a, struct ltn_agent_health *h)
 {
     uint64_t seen[LTN_SEENS] = {0};
     struct ltn_drain_stats drain = ltn_drain_stats(a->opts.drain);
     a->stats.read_errors += ltn_kernel_counters(a->opts.maps.seen, seen, LTN_SEENS) < 0;
     a->stats.read_errors += ltn_kernel_counters(a->opts.maps.drops, h->drops, LTN_DROPS) < 0;
+    find_impossible(a, h->drops[LTN_DROP_IMPOSSIBLE]);
     h->calls_seen = seen[LTN_SEEN_CALLS];
     h->records_emitted = seen[LTN_SEEN_EMITTED];
     h->records_read = drain.read_total;

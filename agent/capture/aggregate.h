@@ -70,6 +70,8 @@ struct ltn_aggregate_stats {
     uint64_t unknown_records;
     uint64_t refused; /* processes, threads, … over a ceiling */
     uint64_t read_errors;
+    uint64_t impossible;    /* calls whose arguments were read as what they cannot be */
+    uint32_t impossible_op; /* the op that has the most of them */
 };
 /* Any thread; the numbers are those of the end of the last window. */
 struct ltn_aggregate_stats ltn_aggregate_stats(struct ltn_aggregate *a);

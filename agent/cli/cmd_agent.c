@@ -19,6 +19,7 @@
 #include "cli/run.h"
 #include "cli/store.h"
 #include "conf/command.h"
+#include "probe/ops.h"
 #include "push/control.h"
 #include "push/encode.h"
 #include "push/push.h"
@@ -186,6 +187,17 @@ static void say_lines(const struct ltn_health_line *lines, size_t n)
     }
 }
 
+/* The engine's own doubts about what it reads. */
+static void say_impossible(struct agent_run *a, const struct ltn_engine_stats *s)
+{
+    struct ltn_health_line line;
+    const struct ltn_op *op = ltn_op_get(s->aggregate.impossible_op);
+    if (ltn_health_impossible(&a->health, ltn_now_mono_ns(), s->aggregate.impossible,
+                              op != NULL ? op->name : "?", &line)) {
+        say_lines(&line, 1);
+    }
+}
+
 static void say_health(void *arg)
 {
     struct agent_run *a = arg;
@@ -202,6 +214,7 @@ static void say_health(void *arg)
     say_lines(lines, n);
     ltn_engine_stats(a->engine, &engine);
     say_lines(lines, ltn_health_silence(&a->health, ltn_now_mono_ns(), &engine.silence, lines));
+    say_impossible(a, &engine);
 }
 
 static int run(struct agent_run *a)

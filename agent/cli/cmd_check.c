@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "cli/bundle.h"
 #include "cli/check_libs.h"
+#include "cli/check_record.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/store.h"
@@ -168,6 +169,17 @@ static void check_room(struct check *c)
     bool little = free_bytes < ROOM_MIN_BYTES;
     add(c, "disk", little ? LTN_FINDING_WARN : LTN_FINDING_OK, value,
         little ? "make room or choose another place with --db" : "");
+}
+
+/* What the agent on this machine doubts of what it read. */
+static void check_record(struct check *c)
+{
+    char path[4096];
+    struct ltn_finding f;
+    if (c->count < FINDINGS_MAX && ltn_store_path(&c->o, geteuid() == 0, path, sizeof(path)) == 0 &&
+        ltn_check_arguments(path, &f)) {
+        c->findings[c->count++] = f;
+    }
 }
 
 /* Times of different nodes compare only when their clocks are kept. */
@@ -346,6 +358,7 @@ int ltn_cmd_check(int argc, char **argv)
         ltn_probes_free(c.probes);
         c.probes = NULL;
         check_room(&c);
+        check_record(&c);
         check_clock(&c);
         check_collector(&c);
         print(&c);

@@ -173,6 +173,21 @@ static void look_record(struct ltn_health *h, uint64_t now_ns, const struct ltn_
     }
 }
 
+bool ltn_health_impossible(struct ltn_health *h, uint64_t now_ns, uint64_t count, const char *op,
+                           struct ltn_health_line *out)
+{
+    struct lines l = {.out = out};
+    uint64_t more = grown(&h->impossible, count, now_ns);
+    if (more > 0) {
+        say(&l, LTN_LOG_WARN,
+            "%" PRIu64 " more calls succeeded with arguments that cannot be, most of %s: this "
+            "version of the library passes them in another way; its bytes and directions are not "
+            "to be trusted (counts and times are); please report it with the library's version",
+            more, op);
+    }
+    return l.n > 0;
+}
+
 size_t ltn_health_look(struct ltn_health *h, uint64_t now_ns, const struct ltn_push_stats *push,
                        const struct ltn_record_stats *record,
                        struct ltn_health_line out[LTN_HEALTH_LINES])

@@ -27,7 +27,7 @@ struct ltn_health_state {
 
 /* Zero at the start. */
 struct ltn_health {
-    struct ltn_health_state push, refused, rejected, unsent, record, silent;
+    struct ltn_health_state push, refused, rejected, unsent, record, silent, impossible;
     uint64_t replaced_files;
 };
 
@@ -37,6 +37,11 @@ struct ltn_health_line {
 };
 
 #define LTN_HEALTH_LINES 6
+
+/* The kernel programs read arguments of calls as what they cannot be: count of them so far, and the
+ * op that has the most. True when *out is to be said. */
+bool ltn_health_impossible(struct ltn_health *h, uint64_t now_ns, uint64_t count, const char *op,
+                           struct ltn_health_line *out);
 
 /* What is to be said now. push is NULL when nothing is pushed. now_ns: any clock that only grows
  * and is not 0. Returns the number of lines written to out. */

@@ -3,6 +3,7 @@
 #ifndef LTN_PROBE_OPS_H
 #define LTN_PROBE_OPS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,6 +15,7 @@ enum ltn_op_id {
 #include "probe/ops.def"
     LTN_OP_COUNT,
 };
+_Static_assert(LTN_OP_COUNT <= LTN_OPS_MAX, "the kernel's tables by op are as long");
 
 /* Who the op belongs to, as users see it in the column "source". */
 enum ltn_op_source {
@@ -37,6 +39,12 @@ struct ltn_op_symbol {
     uint16_t op;
     enum ltn_op_library library;
     const char *symbol;
+    bool own_layout; /* the three below count instead of those of the op */
+    uint8_t decoder; /* enum ltn_decoder */
+    uint8_t a;
+    uint8_t b;
+    uint8_t from_major; /* libraries of these major versions; 0 and 255: of all */
+    uint8_t to_major;
 };
 
 /* The op with this id, or NULL when there is none. */
@@ -51,7 +59,17 @@ const char *ltn_op_source_name(enum ltn_op_source source);
 /* "launch", "copy", … */
 const char *ltn_op_class_name(unsigned op_class);
 
-/* All symbols, in the order of ops.def. */
+/* All symbols, in the order of ops.def. One name may stand there several times, for libraries of
+ * different major versions. */
 const struct ltn_op_symbol *ltn_op_symbols(size_t *ret_count);
+
+/* Attach cookie of a symbol in a library of this major version; 0 when the row is for others. A
+ * version of 0 is unknown: rows that are not for all versions are then counted and their arguments
+ * not read. */
+uint64_t ltn_op_symbol_cookie(const struct ltn_op_symbol *symbol, unsigned major);
+
+/* Major version by the SONAME: 12 of "libcudart.so.12", 11 of "libcudart.so.11.0"; 0 when it does
+ * not say. */
+unsigned ltn_op_soname_major(const char *soname);
 
 #endif /* LTN_PROBE_OPS_H */

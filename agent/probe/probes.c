@@ -45,6 +45,13 @@ struct attached {
     size_t site_count;
 };
 
+/* What is looked for in a file, and what came of it. */
+struct lookup {
+    struct ltn_elf_sym syms[SYMBOLS_MAX];
+    uint64_t cookies[SYMBOLS_MAX];
+    struct ltn_link_site links[SYMBOLS_MAX];
+};
+
 struct ltn_probes {
     struct agent *skel;
     enum ltn_link_kind kind;
@@ -324,16 +331,21 @@ static bool wanted(const struct ltn_lib *lib, enum ltn_op_library library)
     }
 }
 
-/* Names of the functions this file may export, in *ops the op of each. Returns the count. */
-static size_t collect_names(const struct ltn_lib *lib, struct ltn_elf_sym *syms, uint16_t *ops)
+/* The functions this file may export. Closing a perf link takes so long that only what every
+ * answer needs gets one. Returns the count. */
+static size_t collect_names(const struct ltn_lib *lib, enum ltn_link_kind kind, struct lookup *l)
 {
     size_t all;
     const struct ltn_op_symbol *table = ltn_op_symbols(&all);
+    unsigned major = lib->kind == LTN_LIB_CUDART ? ltn_op_soname_major(lib->soname) : 0;
     size_t count = 0;
     for (size_t i = 0; i < all && count < SYMBOLS_MAX; i++) {
-        if (wanted(lib, table[i].library)) {
-            syms[count] = (struct ltn_elf_sym){.name = table[i].symbol};
-            ops[count++] = table[i].op;
+        uint64_t cookie =
+            wanted(lib, table[i].library) ? ltn_op_symbol_cookie(&table[i], major) : 0;
+        bool left_out = kind == LTN_LINK_PERF && (LTN_COOKIE_FLAGS(cookie) & LTN_OP_DETAIL) != 0;
+        if (cookie != 0 && !left_out) {
+            l->syms[count] = (struct ltn_elf_sym){.name = table[i].symbol};
+            l->cookies[count++] = cookie;
         }
     }
     return count;
@@ -341,26 +353,34 @@ static size_t collect_names(const struct ltn_lib *lib, struct ltn_elf_sym *syms,
 
 /* Turns found symbols into sites; aliases of one address and functions that refuse a probe are left
  * out. */
-static size_t pick_sites(const struct ltn_elf_sym *syms, const uint16_t *ops, size_t count,
-                         uint16_t machine, uint32_t lib_id, struct ltn_probe_site *sites,
-                         struct ltn_link_site *links)
+static size_t pick_sites(struct lookup *l, size_t count, uint16_t machine, uint32_t lib_id,
+                         struct ltn_probe_site *sites)
 {
     size_t n = 0;
     for (size_t i = 0; i < count; i++) {
-        if (!syms[i].found || syms[i].alias_of != 0) {
+        const struct ltn_elf_sym *sym = &l->syms[i];
+        if (!sym->found || sym->alias_of != 0) {
             continue;
         }
-        struct ltn_site site = ltn_site_pick(syms[i].code, syms[i].code_len, machine);
+        struct ltn_site site = ltn_site_pick(sym->code, sym->code_len, machine);
         if (site.kind == LTN_SITE_REFUSED) {
             continue;
         }
-        sites[n] = (struct ltn_probe_site){
-            .lib_id = lib_id, .op = ops[i], .symbol = syms[i].name, .site = site};
-        links[n] = (struct ltn_link_site){.offset_bytes = syms[i].file_offset + site.delta_bytes,
-                                          .cookie = ltn_op_get(ops[i])->cookie};
+        sites[n] = (struct ltn_probe_site){.lib_id = lib_id,
+                                           .op = (uint16_t)LTN_COOKIE_OP(l->cookies[i]),
+                                           .symbol = sym->name,
+                                           .site = site};
+        l->links[n] = (struct ltn_link_site){.offset_bytes = sym->file_offset + site.delta_bytes,
+                                             .cookie = l->cookies[i]};
         n++;
     }
     return n;
+}
+
+/* A function that may be left without a return must not get a return probe. */
+static bool wants_return(const struct ltn_link_site *site)
+{
+    return (LTN_COOKIE_FLAGS(site->cookie) & LTN_OP_ENTRY_ONLY) == 0;
 }
 
 static int attach_perf(struct ltn_probes *p, struct attached *a, int fd,
@@ -376,6 +396,9 @@ static int attach_perf(struct ltn_probes *p, struct attached *a, int fd,
         /* Returns first: a call must never be seen to begin without its end being watched. */
         bool at_return = i < count;
         const struct ltn_link_site *at = &links[i % count];
+        if (at_return && !wants_return(at)) {
+            continue;
+        }
         LIBBPF_OPTS(bpf_uprobe_opts, opts, .retprobe = at_return, .bpf_cookie = at->cookie);
         struct bpf_program *prog =
             at_return ? p->skel->progs.call_return : p->skel->progs.call_enter;
@@ -386,6 +409,31 @@ static int attach_perf(struct ltn_probes *p, struct attached *a, int fd,
         }
         a->perf_links[a->perf_link_count++] = link;
     }
+    return 0;
+}
+
+/* Link of kind multi at the returns of the functions that have a probe there; -1 when none has. */
+static int attach_returns(struct ltn_probes *p, int fd, const struct ltn_link_site *links,
+                          size_t count, int *ret_fd)
+{
+    struct ltn_link_site *some = calloc(count, sizeof(*some));
+    if (some == NULL) {
+        return -ENOMEM;
+    }
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (wants_return(&links[i])) {
+            some[n++] = links[i];
+        }
+    }
+    int rc = n == 0 ? -1
+                    : ltn_link_create(bpf_program__fd(p->skel->progs.call_return), p->kind, fd,
+                                      some, n, true);
+    free(some);
+    if (n > 0 && rc < 0) {
+        return rc;
+    }
+    *ret_fd = rc;
     return 0;
 }
 
@@ -404,12 +452,10 @@ static int attach_links(struct ltn_probes *p, struct attached *a, int fd,
         }
         return rc < 0 ? rc : 0;
     }
-    rc = ltn_link_create(bpf_program__fd(p->skel->progs.call_return), p->kind, fd, links, count,
-                         true);
+    rc = attach_returns(p, fd, links, count, &a->link_fds[0]);
     if (rc < 0) {
         return rc;
     }
-    a->link_fds[0] = rc;
     rc = ltn_link_create(bpf_program__fd(p->skel->progs.call_enter), p->kind, fd, links, count,
                          false);
     if (rc >= 0) {
@@ -452,21 +498,16 @@ static uint32_t covering_twin(const struct ltn_probes *p, const struct ltn_lib *
     return probed ? likely : 0;
 }
 
-struct lookup {
-    struct ltn_elf_sym syms[SYMBOLS_MAX];
-    uint16_t ops[SYMBOLS_MAX];
-    struct ltn_link_site links[SYMBOLS_MAX];
-};
-
 /* Fills l and *a with the functions of the open file. */
-static int find_functions(const struct ltn_lib *lib, int fd, struct lookup *l, struct attached *a)
+static int find_functions(const struct ltn_probes *p, const struct ltn_lib *lib, int fd,
+                          struct lookup *l, struct attached *a)
 {
     struct ltn_elf *elf = NULL;
     int rc = ltn_elf_open_fd(fd, &elf);
     if (rc < 0) {
         return rc;
     }
-    size_t count = collect_names(lib, l->syms, l->ops);
+    size_t count = collect_names(lib, p->kind, l);
     rc = ltn_lib_lookup(lib, elf, l->syms, count);
     *a = (struct attached){
         .lib_id = lib->id, .link_fds = {-1, -1}, .build_id_len = lib->build_id_len};
@@ -479,8 +520,7 @@ static int find_functions(const struct ltn_lib *lib, int fd, struct lookup *l, s
         rc = a->sites == NULL ? -ENOMEM : 0;
     }
     if (rc == 0) {
-        a->site_count = pick_sites(l->syms, l->ops, count, ltn_elf_info(elf)->machine, lib->id,
-                                   a->sites, l->links);
+        a->site_count = pick_sites(l, count, ltn_elf_info(elf)->machine, lib->id, a->sites);
         rc = a->site_count == 0 ? LTN_ERR_NOT_FOUND : 0;
     }
     ltn_elf_free(elf);
@@ -494,7 +534,7 @@ static int attach_open_file(struct ltn_probes *p, const struct ltn_lib *lib, int
                             struct lookup *l)
 {
     struct attached a;
-    int rc = find_functions(lib, fd, l, &a);
+    int rc = find_functions(p, lib, fd, l, &a);
     if (rc < 0) {
         return rc;
     }
@@ -514,7 +554,7 @@ static int attach_open_file(struct ltn_probes *p, const struct ltn_lib *lib, int
 static int try_open_file(struct ltn_probes *p, const struct ltn_lib *lib, int fd, struct lookup *l)
 {
     struct attached a;
-    int rc = find_functions(lib, fd, l, &a);
+    int rc = find_functions(p, lib, fd, l, &a);
     if (rc < 0) {
         return rc;
     }
@@ -658,6 +698,7 @@ struct ltn_probe_maps ltn_probes_maps(const struct ltn_probes *p)
         .comms = bpf_map__fd(s->maps.comms),
         .preemptors = bpf_map__fd(s->maps.preemptors),
         .slow_ns = bpf_map__fd(s->maps.slow_ns),
+        .impossible = bpf_map__fd(s->maps.impossible),
         .calls = bpf_map__fd(s->maps.calls),
         .critical = bpf_map__fd(s->maps.critical),
         .drops = bpf_map__fd(s->maps.drops),

@@ -77,6 +77,7 @@ struct ltn_probe_maps {
     int comms;
     int preemptors;
     int slow_ns;
+    int impossible;
     int calls;
     int critical;
     int drops;

@@ -47,3 +47,11 @@ if(CMAKE_CXX_COMPILER)
     capture_program(capture_throw capture_throw.cpp)
     target_link_libraries(capture_throw PRIVATE simgpu_cudart simgpu_cuda)
 endif()
+
+# Every function of ops.def by its name, so that the library may be any that has it.
+capture_program(capture_ops capture_ops.c)
+target_sources(capture_ops PRIVATE capture_ops_runtime.c capture_ops_driver.c capture_ops_nccl.c)
+add_library(capture_future SHARED capture_future.c)
+target_compile_options(capture_future PRIVATE -O2 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls
+    -fvisibility=hidden -Wall -Wextra -Werror)
+set_target_properties(capture_future PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})

@@ -25,6 +25,8 @@
 
 extern ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int ranks, int rank, int n_id,
                                              ncclUniqueId *ids, void *config);
+extern ncclResult_t ncclCommShrink(ncclComm_t comm, int *exclude, int n, ncclComm_t *newcomm,
+                                   void *config, int flags);
 extern ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, unsigned type,
                                   ncclComm_t comm, cudaStream_t stream);
 extern ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, unsigned type,
@@ -243,10 +245,11 @@ static void describe(const char *path, const struct made *all, size_t n, unsigne
 static int run_nccl(char **words)
 {
     int rank = (int)strtol(words[0], NULL, 10), world = (int)strtol(words[1], NULL, 10);
-    enum { A, B, C, CHILD, REST, ALL0, ALL1, MADE };
+    enum { A, B, C, CHILD, REST, LEFT, ALL0, ALL1, MADE };
     struct made m[MADE] = {{.name = "rank"},  {.name = "config"}, {.name = "scalable"},
-                           {.name = "child"}, {.name = "rest"},   {.name = "all"},
-                           {.name = "all"}};
+                           {.name = "child"}, {.name = "rest"},   {.name = "left"},
+                           {.name = "all"},   {.name = "all"}};
+    int gone[] = {1};
     ncclUniqueId ids[3];
     void *a = NULL, *b = NULL;
     cudaStream_t s = open_device(rank);
@@ -266,6 +269,10 @@ static int run_nccl(char **words)
     if (m[REST].comm != NULL) {
         all_reduces(&m[REST], 2, a, b, s);
     }
+    if (rank != gone[0] && world > 2) {
+        CHECK(ncclCommShrink(m[A].comm, gone, 1, &m[LEFT].comm, NULL, 0));
+        all_reduces(&m[LEFT], 6, a, b, s);
+    }
     CHECK(cudaDeviceSynchronize());
     init_all(&m[ALL0]);
     CHECK(cudaSetDevice(rank));
@@ -274,6 +281,31 @@ static int run_nccl(char **words)
     CHECK(ncclCommDestroy(m[CHILD].comm));
     CHECK(ncclCommDestroy(m[A].comm));
     CHECK(ncclCommAbort(m[C].comm));
+    return g_failed != 0;
+}
+
+// async RANK DIR: the last rank leaves without a word, the first waits for it and asks NCCL what
+// was.
+static int run_async(char **words)
+{
+    int rank = (int)strtol(words[0], NULL, 10), error = 0;
+    ncclUniqueId id;
+    ncclComm_t comm = NULL;
+    void *a = NULL;
+    cudaStream_t s = open_device(rank);
+    share_ids(words[1], rank, &id, 1);
+    CHECK(cudaMalloc(&a, 4096));
+    CHECK(ncclCommInitRank(&comm, 2, id, rank));
+    if (rank == 1) {
+        _exit(g_failed);
+    }
+    CHECK(ncclCommGetAsyncError(comm, &error));
+    CHECK(error);
+    CHECK(ncclAllReduce(a, a, 8, TYPE_F32, 0, comm, s));
+    (void)cudaStreamSynchronize(s);
+    CHECK(ncclCommGetAsyncError(comm, &error));
+    printf("error %d\n", error);
+    CHECK(ncclCommAbort(comm));
     return g_failed != 0;
 }
 
@@ -584,6 +616,9 @@ int main(int argc, char **argv)
     if (strcmp(what, "nccl") == 0 && argc == 6) {
         return run_nccl(argv + 2);
     }
+    if (strcmp(what, "async") == 0 && argc == 4) {
+        return run_async(argv + 2);
+    }
     if (strcmp(what, "wait") == 0 && argc == 7) {
         return run_wait(argv + 2);
     }
@@ -602,6 +637,6 @@ int main(int argc, char **argv)
     if (strcmp(what, "seccomp") == 0) {
         return run_seccomp();
     }
-    fputs("usage: capture_target nccl|wait|use|fork|exec|thread|seccomp ...\n", stderr);
+    fputs("usage: capture_target nccl|async|wait|use|fork|exec|thread|seccomp ...\n", stderr);
     return 2;
 }

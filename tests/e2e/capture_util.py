@@ -25,6 +25,7 @@ def require():
         harness.program(name)
 
 
+CALL_UNTIMED = 0x20  # flag of a record: no return probe
 # The kernel that brought a kind of link, and with it the right answer.
 LINKS_SINCE = {"session": (6, 13), "multi": (6, 6), "perf": (0, 0)}
 
@@ -36,31 +37,36 @@ def require_links(kind):
 
 
 def read_ops():
-    """(ids by name, op name by exported symbol) as agent/probe/ops.def has them."""
-    ids, by_symbol, names = {}, {}, {}
+    """(ids by name, op name by exported symbol, names of ops by flag) as agent/probe/ops.def has them."""
+    ids, by_symbol, names, flagged = {}, {}, {}, {}
     with open(os.path.join(harness.SOURCE_DIR, "agent", "probe", "ops.def"), encoding="utf-8") as f:
         text = f.read()
-    for m in re.finditer(r'^LTN_(OP|SYMBOL)\((\w+), (?:"(\w+)"|\w+, "(\w+)")', text, re.M):
+    for m in re.finditer(r'^LTN_(OP|SYMBOL|SYMBOL_ABI)\((\w+), (?:"(\w+)"|\w+, "(\w+)")', text, re.M):
         if m[1] == "OP":
             names[m[2]] = m[3]
             ids[m[3]] = len(ids) + 1
+            for flag in re.findall(r"\w+", text[m.end():text.index(")", m.end())].split(",")[-1]):
+                flagged.setdefault(flag, set()).add(m[3])
         else:
             by_symbol[m[4]] = names[m[2]]
-    return ids, by_symbol
+    return ids, by_symbol, flagged
 
 
-OP_IDS, OP_OF_SYMBOL = read_ops()
+OP_IDS, OP_OF_SYMBOL, OPS_BY_FLAG = read_ops()
+ENTRY_ONLY_OPS = OPS_BY_FLAG["ENTRY_ONLY"]
+DETAIL_OPS = OPS_BY_FLAG["DETAIL"]  # not with perf links
 
 
-def op_tally(*files):
-    """Calls by op, from tallies of exported symbols."""
+def op_tally(*files, kind=None):
+    """Calls by op, from tallies of exported symbols; of those that have probes with links of the kind."""
     sums = {}
     for path in files:
         with open(path, encoding="utf-8") as f:
             for symbol, count in json.load(f).items():
                 if symbol in OP_OF_SYMBOL:
                     op = OP_OF_SYMBOL[symbol]
-                    sums[op] = sums.get(op, 0) + count
+                    if kind != "perf" or op not in DETAIL_OPS:
+                        sums[op] = sums.get(op, 0) + count
     return sums
 
 
@@ -110,7 +116,7 @@ class Agent:
 
     def stop(self):
         """SIGTERM; closing perf links takes 100 ms each."""
-        assert self.process.stop(40) == 0, self.process.log()
+        assert self.process.stop(60) == 0, self.process.log()
 
     def rows(self, sql, *args):
         with sqlite3.connect(f"file:{self.db_path}?mode=ro", uri=True, timeout=10) as db:

@@ -99,6 +99,23 @@ def test_split(seen):
     assert not named(ranks[0], "rest")
 
 
+def test_shrink(seen):
+    """The ranks that are left keep their order."""
+    agent, ranks = seen
+    ids = set()
+    assert not named(ranks[1], "left")
+    for new_rank, rank in enumerate([ranks[0], ranks[2], ranks[3]]):
+        (truth,) = named(rank, "left")
+        comm_id = made(agent, rank["pid"], "ncclCommShrink")[truth["handle"]]
+        row = comms_of(agent, rank["pid"])[comm_id]
+        ids.add(comm_id)
+        assert (row["rank"], row["ranks"]) == (truth["rank"], truth["ranks"]) == (new_rank, 3)
+        assert row["sequence_total"] == truth["sequence"] == 6
+        assert row["bytes_total"] == truth["bytes"]
+    others = {i for op in ("ncclCommInitRank", "ncclCommSplit") for i in made(agent, ranks[0]["pid"], op).values()}
+    assert len(ids) == 1 and not ids & others
+
+
 def test_init_all(seen):
     agent, ranks = seen
     ids = set()
@@ -158,3 +175,23 @@ def test_signatures_agree_over_ranks(seen):
             comm_id = made(agent, rank["pid"], op)[named(rank, name)[0]["handle"]]
             signatures.add(comms_of(agent, rank["pid"])[comm_id]["signature"])
         assert len(signatures) == 1
+
+
+def test_an_error_that_is_only_told_when_asked(procs, tmp_path):
+    """The call succeeds; what it tells is the failure of a collective before it."""
+    cap.require()
+    agent = cap.Agent(procs, tmp_path)  # failures are recorded whatever is sampled
+    sim = cap.Sim(procs, tmp_path)
+    env = {"SIMGPU_COLL_TIMEOUT_S": "1"}
+    ranks = [sim.target("async", str(r), sim.dir, env=env) for r in range(2)]
+    cap.finish(ranks, 30)
+    assert "error 6" in ranks[0].log()
+    agent.stop()
+    rows = agent.rows("SELECT c.result, c.flags, c.handle FROM calls c JOIN ops o ON o.id = c.op_id"
+                      " WHERE o.name = 'ncclCommGetAsyncError'")
+    (row,) = rows
+    assert row["result"] == 6 and row["flags"] & 2 and row["handle"] != 0
+    assert agent.value("SELECT sum(w.errors) FROM op_windows w JOIN ops o ON o.id = w.op_id"
+                       " WHERE o.name = 'ncclCommGetAsyncError'") == 1
+    (title,) = [r[0] for r in agent.rows("SELECT DISTINCT title FROM incidents WHERE title LIKE '%ncclCommGetAsyncError%'")]
+    assert "ncclCommGetAsyncError failed with 6 (remote error)" in title

@@ -76,4 +76,17 @@ CUresult sim_ctx_use(struct sim_device **ret_dev);
 // cuda_stream.c. A NULL handle, 1 and 2 are the default streams.
 struct sim_stream *sim_stream_of(CUstream handle, int per_thread);
 
+// cuda_mem.c: the parts of which copies and sets of every shape are made. kind as in copy_push;
+// rows of a rectangle or box: only the first one really moves, the time is that of all.
+struct sim_rows {
+    uint64_t dst, src;
+    size_t row_bytes, rows;
+    int kind;
+};
+CUresult sim_copy_rows(struct sim_stream *s, const struct sim_rows *r, bool sync);
+CUresult sim_set_rows(struct sim_stream *s, uint64_t ptr, int value, size_t row_bytes, size_t rows);
+
+// cuda_shapes.c: where the memory of an array begins, 0 when the handle is none.
+uint64_t sim_array_address(const void *array);
+
 #endif

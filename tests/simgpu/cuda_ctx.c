@@ -253,6 +253,13 @@ CU_FN(cuCtxCreate_v3)(CUcontext *ctx, void *params, int n, unsigned flags, int d
     return ctx_create(ctx, flags, device);
 }
 
+CU_FN(cuCtxCreate_v4)(CUcontext *ctx, void *params, unsigned flags, int device)
+{
+    SIM_COUNT(cuCtxCreate_v4);
+    (void)params;
+    return ctx_create(ctx, flags, device);
+}
+
 CU_FN(cuCtxDestroy_v2)(CUcontext ctx)
 {
     SIM_COUNT(cuCtxDestroy_v2);
@@ -321,6 +328,15 @@ CU_FN(cuCtxSynchronize)(void)
     struct sim_device *dev;
     CUresult rc = sim_ctx_use(&dev);
     return rc != CUDA_OK ? rc : sim_device_sync(dev);
+}
+
+CU_FN(cuCtxSynchronize_v2)(CUcontext ctx)
+{
+    SIM_COUNT(cuCtxSynchronize_v2);
+    const struct sim_ctx *c = ctx;
+    if (!atomic_load(&g_inited))
+        return CUDA_ENOTINIT;
+    return c == NULL ? CUDA_ECTX : sim_device_sync(c->dev);
 }
 
 CU_FN(cuGetExportTable)(const void **table, const void *id)
@@ -399,7 +415,9 @@ static bool v2_visible(const char *symbol, int version)
         {"cuStreamBeginCapture", 10010},    {"cuGraphExecUpdate", 12000},
         {"cuGetProcAddress", 12000},        {"cuDevicePrimaryCtxRelease", 11000},
         {"cuDevicePrimaryCtxReset", 11000}, {"cuDevicePrimaryCtxSetFlags", 11000},
-        {"cuDeviceGetUuid", 11040},
+        {"cuDeviceGetUuid", 11040},         {"cuGraphInstantiate", 11000},
+        {"cuMemPrefetchAsync", 12020},      {"cuMemcpyBatchAsync", 13000},
+        {"cuCtxSynchronize", 13000},
     };
     for (size_t i = 0; i < sizeof(late) / sizeof(late[0]); i++) {
         if (strcmp(symbol, late[i].name) == 0)

@@ -296,22 +296,33 @@ struct sim_memcpy2d {
 };
 _Static_assert(sizeof(struct sim_memcpy2d) == 128, "CUDA_MEMCPY2D");
 
+CUresult sim_copy_rows(struct sim_stream *s, const struct sim_rows *r, bool sync)
+{
+    struct sim_entry pad = {.type = SIM_E_KERNEL};
+    pad.dur_ns = r->rows > 1 ? r->row_bytes * (r->rows - 1) * 1000 / sim_set.copy_bytes_per_us : 0;
+    if (s == NULL)
+        return CUDA_ECTX;
+    if (sync && s->capture != NULL)
+        return 900;
+    CUresult rc = pad.dur_ns > 0 ? sim_push(s, &pad, NULL) : CUDA_OK;
+    if (rc != CUDA_OK)
+        return rc;
+    return sync ? copy_sync(s, r->dst, r->src, r->row_bytes, r->kind)
+                : copy_push(s, r->dst, r->src, r->row_bytes, r->kind, NULL);
+}
+
 static CUresult copy_2d(struct sim_stream *s, const struct sim_memcpy2d *p, bool sync)
 {
     if (p == NULL)
         return CUDA_EINVAL;
-    uint64_t src = p->src_type == 1 ? (uint64_t)(uintptr_t)p->src_host : p->src_device;
-    uint64_t dst = p->dst_type == 1 ? (uint64_t)(uintptr_t)p->dst_host : p->dst_device;
-    // One row is moved; the time is that of all rows.
-    size_t bytes = p->width;
-    struct sim_entry pad = {.type = SIM_E_KERNEL};
-    pad.dur_ns = p->height > 1 ? p->width * (p->height - 1) * 1000 / sim_set.copy_bytes_per_us : 0;
-    if (s == NULL)
-        return CUDA_ECTX;
-    CUresult rc = pad.dur_ns > 0 ? sim_push(s, &pad, NULL) : CUDA_OK;
-    if (rc != CUDA_OK)
-        return rc;
-    return sync ? copy_sync(s, dst, src, bytes, 4) : copy_push(s, dst, src, bytes, 4, NULL);
+    struct sim_rows r = {.row_bytes = p->width, .rows = p->height, .kind = 4};
+    r.src = p->src_type == 1   ? (uint64_t)(uintptr_t)p->src_host
+            : p->src_type == 3 ? sim_array_address(p->src_array)
+                               : p->src_device;
+    r.dst = p->dst_type == 1   ? (uint64_t)(uintptr_t)p->dst_host
+            : p->dst_type == 3 ? sim_array_address(p->dst_array)
+                               : p->dst_device;
+    return sim_copy_rows(s, &r, sync);
 }
 
 static CUresult do_cuMemcpy2DAsync_v2(int pt, const struct sim_memcpy2d *p, CUstream stream)
@@ -346,6 +357,14 @@ static CUresult set_push(struct sim_stream *s, uint64_t ptr, int value, size_t b
     e.u.set.bytes = bytes < sim_set.copy_max ? bytes : sim_set.copy_max;
     e.dur_ns = 1000 + bytes / 1000;
     return sim_push(s, &e, NULL);
+}
+
+CUresult sim_set_rows(struct sim_stream *s, uint64_t ptr, int value, size_t row_bytes, size_t rows)
+{
+    CUresult rc = set_push(s, ptr, value, row_bytes);
+    struct sim_entry pad = {.type = SIM_E_KERNEL};
+    pad.dur_ns = rows > 1 ? row_bytes * (rows - 1) / 1000 : 0;
+    return rc != CUDA_OK || pad.dur_ns == 0 ? rc : sim_push(s, &pad, NULL);
 }
 
 #define SET_PAIR(sync, async, type, width)                                                         \

@@ -218,6 +218,25 @@ CU_PT(cuLaunchKernelEx, _ptsz,
       (const struct sim_launch_config *config, CUfunction f, void **params, void **extra), config,
       f, params, extra)
 
+struct sim_launch_params { // CUDA_LAUNCH_PARAMS
+    CUfunction f;
+    unsigned grid[3], block[3];
+    unsigned shared, pad;
+    CUstream stream;
+    void **params;
+};
+_Static_assert(sizeof(struct sim_launch_params) == 56, "CUDA_LAUNCH_PARAMS");
+
+CU_FN(cuLaunchCooperativeKernelMultiDevice)
+(struct sim_launch_params *list, unsigned count, unsigned flags)
+{
+    SIM_COUNT(cuLaunchCooperativeKernelMultiDevice);
+    CUresult rc = list == NULL || count == 0 || flags > 3 ? CUDA_EINVAL : CUDA_OK;
+    for (unsigned i = 0; i < count && rc == CUDA_OK; i++)
+        rc = launch(sim_stream_of(list[i].stream, 0), list[i].f, list[i].params, NULL);
+    return rc;
+}
+
 static CUresult do_cuStreamBeginCapture_v2(int pt, CUstream stream, int mode)
 {
     struct sim_stream *s = sim_stream_of(stream, pt);
@@ -232,6 +251,28 @@ static CUresult do_cuStreamBeginCapture_v2(int pt, CUstream stream, int mode)
     return s->capture == NULL ? CUDA_ENOMEM : CUDA_OK;
 }
 CU_PT(cuStreamBeginCapture_v2, _ptsz, (CUstream stream, int mode), stream, mode)
+
+// Goes on recording into a graph that the caller has.
+static CUresult do_cuStreamBeginCaptureToGraph(int pt, CUstream stream, CUgraph graph,
+                                               const void *dependencies, const void *data,
+                                               size_t count, int mode)
+{
+    struct sim_stream *s = sim_stream_of(stream, pt);
+    (void)dependencies;
+    (void)data;
+    (void)count;
+    if (s == NULL || graph == NULL)
+        return s == NULL ? CUDA_ECTX : CUDA_EINVAL;
+    if (s->legacy || s->capture != NULL)
+        return s->legacy ? 900 : 401;
+    s->capture_mode = (uint32_t)mode;
+    s->capture = graph;
+    return CUDA_OK;
+}
+CU_PT(cuStreamBeginCaptureToGraph, _ptsz,
+      (CUstream stream, CUgraph graph, const void *dependencies, const void *data, size_t count,
+       int mode),
+      stream, graph, dependencies, data, count, mode)
 
 static CUresult do_cuStreamEndCapture(int pt, CUstream stream, CUgraph *graph)
 {
@@ -340,6 +381,26 @@ CU_FN(cuGraphInstantiateWithFlags)(CUgraphExec *exec, CUgraph graph, uint64_t fl
     return graph_instantiate(exec, graph);
 }
 
+CU_FN(cuGraphInstantiate)
+(CUgraphExec *exec, CUgraph graph, void **error_node, char *log, size_t log_bytes)
+{
+    SIM_COUNT(cuGraphInstantiate);
+    (void)error_node;
+    if (log != NULL && log_bytes > 0)
+        log[0] = '\0';
+    return graph_instantiate(exec, graph);
+}
+
+CU_FN(cuGraphInstantiate_v2)
+(CUgraphExec *exec, CUgraph graph, void **error_node, char *log, size_t log_bytes)
+{
+    SIM_COUNT(cuGraphInstantiate_v2);
+    (void)error_node;
+    if (log != NULL && log_bytes > 0)
+        log[0] = '\0';
+    return graph_instantiate(exec, graph);
+}
+
 static CUresult do_cuGraphInstantiateWithParams(int pt, CUgraphExec *exec, CUgraph graph,
                                                 void *params)
 {
@@ -350,9 +411,8 @@ static CUresult do_cuGraphInstantiateWithParams(int pt, CUgraphExec *exec, CUgra
 CU_PT(cuGraphInstantiateWithParams, _ptsz, (CUgraphExec * exec, CUgraph graph, void *params), exec,
       graph, params)
 
-CU_FN(cuGraphExecUpdate_v2)(CUgraphExec exec, CUgraph graph, void *result)
+static CUresult exec_update(CUgraphExec exec, CUgraph graph)
 {
-    SIM_COUNT(cuGraphExecUpdate_v2);
     CUgraphExec fresh = NULL;
     CUresult rc = graph_instantiate(&fresh, graph);
     if (rc != CUDA_OK || exec == NULL)
@@ -361,9 +421,27 @@ CU_FN(cuGraphExecUpdate_v2)(CUgraphExec exec, CUgraph graph, void *result)
     *x = *f;
     *f = old;
     graph_free(f);
-    if (result != NULL)
-        memset(result, 0, 24);
     return CUDA_OK;
+}
+
+CU_FN(cuGraphExecUpdate)(CUgraphExec exec, CUgraph graph, void **error_node, int *result)
+{
+    SIM_COUNT(cuGraphExecUpdate);
+    CUresult rc = exec_update(exec, graph);
+    if (error_node != NULL)
+        *error_node = NULL;
+    if (result != NULL)
+        *result = rc != CUDA_OK;
+    return rc;
+}
+
+CU_FN(cuGraphExecUpdate_v2)(CUgraphExec exec, CUgraph graph, void *result)
+{
+    SIM_COUNT(cuGraphExecUpdate_v2);
+    CUresult rc = exec_update(exec, graph);
+    if (rc == CUDA_OK && result != NULL)
+        memset(result, 0, 24);
+    return rc;
 }
 
 static CUresult do_cuGraphLaunch(int pt, CUgraphExec exec, CUstream stream)

@@ -1,49 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runtime: memory, copies, streams, events, launches, graphs. Every call goes on to the driver's
 // export.
-#include "cudart_drv.h"
-#include "sim_launch.h"
+#include "cudart_export.h"
 
 #include <stdbool.h>
 #include <string.h>
-
-#ifndef RT_API
-#define RT_API __attribute__((visibility("default")))
-#endif
-
-// A plain export: ready check, then one driver call.
-#define RT_FN(name, params, call)                                                                  \
-    RT_API cudaError_t name params                                                                 \
-    {                                                                                              \
-        SIM_COUNT(name);                                                                           \
-        int rc = sim_rt_ready();                                                                   \
-        return sim_rt_done(rc != 0 ? rc : sim_drv[0].call);                                        \
-    }
-// An export and its per-thread-default-stream variant.
-#define RT_PT(name, suffix, params, call)                                                          \
-    RT_FN(name, params, call)                                                                      \
-    RT_API cudaError_t name##suffix params                                                         \
-    {                                                                                              \
-        SIM_COUNT(name##suffix);                                                                   \
-        int rc = sim_rt_ready();                                                                   \
-        return sim_rt_done(rc != 0 ? rc : sim_drv[1].call);                                        \
-    }
-// As RT_PT, but through a helper that takes the flavour first.
-#define RT_PT_DO(name, suffix, params, ...)                                                        \
-    RT_API cudaError_t name params                                                                 \
-    {                                                                                              \
-        SIM_COUNT(name);                                                                           \
-        int rc = sim_rt_ready();                                                                   \
-        return sim_rt_done(rc != 0 ? rc : do_##name(0, __VA_ARGS__));                              \
-    }                                                                                              \
-    RT_API cudaError_t name##suffix params                                                         \
-    {                                                                                              \
-        SIM_COUNT(name##suffix);                                                                   \
-        int rc = sim_rt_ready();                                                                   \
-        return sim_rt_done(rc != 0 ? rc : do_##name(1, __VA_ARGS__));                              \
-    }
-
-#define ADDR(p) ((uint64_t)(uintptr_t)(p))
 
 RT_FN(cudaMalloc, (void **ptr, size_t bytes), cuMemAlloc((uint64_t *)ptr, bytes))
 RT_FN(cudaMallocManaged, (void **ptr, size_t bytes, unsigned flags),
@@ -281,13 +242,23 @@ RT_PT_DO(cudaLaunchKernelExC, _ptsz,
 
 RT_PT(cudaStreamBeginCapture, _ptsz, (cudaStream_t stream, int mode),
       cuStreamBeginCapture(stream, mode))
+RT_PT(cudaStreamBeginCaptureToGraph, _ptsz,
+      (cudaStream_t stream, cudaGraph_t graph, const void *dependencies, const void *data,
+       size_t count, int mode),
+      cuStreamBeginCaptureToGraph(stream, graph, dependencies, data, count, mode))
 RT_PT(cudaStreamEndCapture, _ptsz, (cudaStream_t stream, cudaGraph_t *graph),
       cuStreamEndCapture(stream, graph))
 RT_PT(cudaStreamIsCapturing, _ptsz, (cudaStream_t stream, int *status),
       cuStreamIsCapturing(stream, status))
 RT_FN(cudaGraphCreate, (cudaGraph_t * graph, unsigned flags), cuGraphCreate(graph, flags))
+#if SIM_RT_MAJOR < 12
+RT_FN(cudaGraphInstantiate,
+      (cudaGraphExec_t * exec, cudaGraph_t graph, void **error_node, char *log, size_t log_bytes),
+      cuGraphInstantiateWithFlags(exec, graph, error_node == NULL && log == NULL ? log_bytes : 0))
+#else
 RT_FN(cudaGraphInstantiate, (cudaGraphExec_t * exec, cudaGraph_t graph, unsigned long long flags),
       cuGraphInstantiateWithFlags(exec, graph, flags))
+#endif
 RT_FN(cudaGraphInstantiateWithFlags,
       (cudaGraphExec_t * exec, cudaGraph_t graph, unsigned long long flags),
       cuGraphInstantiateWithFlags(exec, graph, flags))
@@ -298,7 +269,23 @@ RT_PT(cudaGraphLaunch, _ptsz, (cudaGraphExec_t exec, cudaStream_t stream),
       cuGraphLaunch(exec, stream))
 RT_PT(cudaGraphUpload, _ptsz, (cudaGraphExec_t exec, cudaStream_t stream),
       cuGraphUpload(exec, stream))
+#if SIM_RT_MAJOR < 12
+RT_API cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph, void **error_node,
+                                       int *result)
+{
+    SIM_COUNT(cudaGraphExecUpdate);
+    int rc = sim_rt_ready();
+    if (rc == 0)
+        rc = sim_drv[0].cuGraphExecUpdate(exec, graph, NULL);
+    if (error_node != NULL)
+        *error_node = NULL;
+    if (result != NULL)
+        *result = rc != 0;
+    return sim_rt_done(rc);
+}
+#else
 RT_FN(cudaGraphExecUpdate, (cudaGraphExec_t exec, cudaGraph_t graph, void *result),
       cuGraphExecUpdate(exec, graph, result))
+#endif
 RT_FN(cudaGraphExecDestroy, (cudaGraphExec_t exec), cuGraphExecDestroy(exec))
 RT_FN(cudaGraphDestroy, (cudaGraph_t graph), cuGraphDestroy(graph))

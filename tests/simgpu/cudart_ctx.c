@@ -12,7 +12,9 @@
 #ifndef RT_API
 #define RT_API __attribute__((visibility("default")))
 #endif
-#define RT_MAJOR 12
+#define RT_MAJOR SIM_RT_MAJOR
+// What the driver is asked for, whichever runtime this is: the layouts of SIM_DRV_LIST.
+#define RT_ASKS_FOR 12040
 
 SIM_DEFINE_TALLY(simTallyCudart)
 
@@ -45,8 +47,7 @@ static void driver_once(void)
         for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
             int status = 0;
             void *pfn = NULL;
-            if (query(names[i], &pfn, RT_MAJOR * 1000 + 40, flavour * 2, &status) != 0 ||
-                pfn == NULL) {
+            if (query(names[i], &pfn, RT_ASKS_FOR, flavour * 2, &status) != 0 || pfn == NULL) {
                 fprintf(stderr, "simgpu: the driver lacks %s\n", names[i]);
                 return;
             }

@@ -57,6 +57,18 @@ struct sim_dim3 {
     X(cuMemcpy2DUnaligned, (const void *))                                                         \
     X(cuMemsetD8, (uint64_t, unsigned char, size_t))                                               \
     X(cuMemsetD8Async, (uint64_t, unsigned char, size_t, void *))                                  \
+    X(cuMemsetD2D8, (uint64_t, size_t, unsigned char, size_t, size_t))                             \
+    X(cuMemsetD2D8Async, (uint64_t, size_t, unsigned char, size_t, size_t, void *))                \
+    X(cuMemcpy3D, (const void *))                                                                  \
+    X(cuMemcpy3DAsync, (const void *, void *))                                                     \
+    X(cuMemcpy3DPeer, (const void *))                                                              \
+    X(cuMemcpy3DPeerAsync, (const void *, void *))                                                 \
+    X(cuMemcpyBatchAsync,                                                                          \
+      (uint64_t *, uint64_t *, size_t *, size_t, void *, size_t *, size_t, size_t *, void *))      \
+    X(cuMemPrefetchAsync, (uint64_t, size_t, uint64_t, unsigned, void *))                          \
+    X(cuArrayCreate, (void **, const void *))                                                      \
+    X(cuArray3DCreate, (void **, const void *))                                                    \
+    X(cuArrayDestroy, (void *))                                                                    \
     X(cuStreamCreate, (void **, unsigned))                                                         \
     X(cuStreamCreateWithPriority, (void **, unsigned, int))                                        \
     X(cuStreamDestroy, (void *))                                                                   \
@@ -81,7 +93,9 @@ struct sim_dim3 {
       (void **, const void *, void *, void **, unsigned, void *, void **, unsigned))               \
     X(cuLibraryGetKernel, (void **, void *, const char *))                                         \
     X(cuKernelGetFunction, (void **, void *))                                                      \
+    X(cuLaunchCooperativeKernelMultiDevice, (void *, unsigned, unsigned))                          \
     X(cuStreamBeginCapture, (void *, int))                                                         \
+    X(cuStreamBeginCaptureToGraph, (void *, void *, const void *, const void *, size_t, int))      \
     X(cuStreamEndCapture, (void *, void **))                                                       \
     X(cuStreamIsCapturing, (void *, int *))                                                        \
     X(cuGraphCreate, (void **, unsigned))                                                          \

@@ -323,6 +323,38 @@ NCCL_FN(ncclMemAlloc, (void **ptr, size_t bytes))
     return NCCL_OK;
 }
 
+NCCL_FN(ncclCommRegister, (ncclComm_t comm, void *buff, size_t bytes, void **handle))
+{
+    SIM_COUNT(ncclCommRegister);
+    if (!sim_comm_valid(comm) || buff == NULL || bytes == 0 || handle == NULL)
+        return NCCL_EINVAL;
+    *handle = buff;
+    return NCCL_OK;
+}
+
+NCCL_FN(ncclCommDeregister, (ncclComm_t comm, void *handle))
+{
+    SIM_COUNT(ncclCommDeregister);
+    return sim_comm_valid(comm) && handle != NULL ? NCCL_OK : NCCL_EINVAL;
+}
+
+NCCL_FN(ncclCommWindowRegister,
+        (ncclComm_t comm, void *buff, size_t bytes, void **window, int flags))
+{
+    SIM_COUNT(ncclCommWindowRegister);
+    (void)flags;
+    if (!sim_comm_valid(comm) || buff == NULL || bytes == 0 || window == NULL)
+        return NCCL_EINVAL;
+    *window = buff;
+    return NCCL_OK;
+}
+
+NCCL_FN(ncclCommWindowDeregister, (ncclComm_t comm, void *window))
+{
+    SIM_COUNT(ncclCommWindowDeregister);
+    return sim_comm_valid(comm) && window != NULL ? NCCL_OK : NCCL_EINVAL;
+}
+
 NCCL_FN(ncclMemFree, (void *ptr))
 {
     SIM_COUNT(ncclMemFree);

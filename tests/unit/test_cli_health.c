@@ -118,6 +118,21 @@ static void a_database_that_fails_is_told(void **state)
     assert_int_equal(ltn_health_look(&h, S(72), NULL, &record, lines), 0);
 }
 
+static void doubts_about_arguments_are_told_once_for_each_rise(void **state)
+{
+    (void)state;
+    assert_false(ltn_health_impossible(&h, S(1), 0, "cudaMemcpy", lines));
+    assert_true(ltn_health_impossible(&h, S(2), 3, "cudaMemcpy", lines));
+    assert_int_equal(lines[0].level, LTN_LOG_WARN);
+    assert_non_null(strstr(lines[0].text, "3 more calls"));
+    assert_non_null(strstr(lines[0].text, "most of cudaMemcpy"));
+    assert_false(ltn_health_impossible(&h, S(3), 5, "cudaMemcpy", lines)); /* not so soon */
+    assert_false(ltn_health_impossible(&h, S(61), 5, "cudaMemcpy", lines));
+    assert_true(ltn_health_impossible(&h, S(62), 5, "cudaMemcpy", lines));
+    assert_non_null(strstr(lines[0].text, "2 more calls"));
+    assert_false(ltn_health_impossible(&h, S(4000), 5, "cudaMemcpy", lines));
+}
+
 static void a_process_of_which_nothing_is_seen_is_told(void **state)
 {
     (void)state;
@@ -147,6 +162,7 @@ int main(void)
         TEST(flapping_is_told_once_a_minute),
         TEST(what_is_lost_is_told),
         TEST(a_database_that_fails_is_told),
+        TEST(doubts_about_arguments_are_told_once_for_each_rise),
         TEST(a_process_of_which_nothing_is_seen_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,7 @@ set -eu
 libs=$1
 fail() { echo "FAIL: $*" >&2; exit 1; }
 
-for file in libcudart.so.12 libcuda.so.1 libnccl.so.2 libnvidia-ml.so.1; do
+for file in libcudart.so.11.0 libcudart.so.12 libcudart.so.13 libcuda.so.1 libnccl.so.2 libnvidia-ml.so.1; do
     readelf -dW "$libs/$file" | grep -q "SONAME.*\[$file\]" || fail "$file has another SONAME"
     readelf -nW "$libs/$file" | grep -q 'Build ID' || fail "$file has no build id"
     if readelf -dW "$libs/$file" | grep -q 'lib[at]san\|libubsan'; then fail "$file links a sanitizer"; fi
@@ -34,7 +34,7 @@ for name in cuInit cuGetProcAddress cuGetProcAddress_v2 cuLaunchKernel cuLaunchK
 done
 
 # No two exported functions of cudart or libcuda share an address; each ncclX shares one with its pncclX.
-for file in libcudart.so.12 libcuda.so.1; do
+for file in libcudart.so.11.0 libcudart.so.12 libcudart.so.13 libcuda.so.1; do
     twice=$(readelf -W --dyn-syms "$libs/$file" | awk '$4 == "FUNC" && $7 != "UND" {print $2}' | sort | uniq -d)
     [ -z "$twice" ] || fail "$file: two names at $twice"
 done
