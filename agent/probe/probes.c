@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "bpf/event.h"
 #include "discover/elf.h"
+#include "probe/families.h"
 #include "probe/ops.h"
 #include "probe/probes_internal.h"
 #include "probe/tracepoint.h"
@@ -27,6 +28,7 @@
 #define SYMBOLS_MAX      512
 #define NOTE_BYTES       1024
 #define DEFAULT_RING     (4U * 1024 * 1024)
+#define DEFAULT_SLOW_NS  LTN_NS_PER_MS
 #define WAKE_AT_FRACTION 4   /* user space is woken when the ring is a quarter full */
 #define PERF_LINKS_MAX   512 /* closing one takes about 100 ms */
 
@@ -44,6 +46,7 @@ struct ltn_probes {
     struct agent *skel;
     enum ltn_link_kind kind;
     bool sched;
+    uint32_t host; /* families loaded, then those that run */
     struct attached files[MAX_FILES];
     size_t file_count;
     struct ltn_buf note;
@@ -108,6 +111,7 @@ static void fill_config(struct agent *skel, const struct ltn_probes_opts *o, boo
         .scope_mode = o->scope_mode,
         .sample_every = o->sample_every,
         .wake_bytes = ring / WAKE_AT_FRACTION,
+        .open_slow_ns = o->open_slow_ns == 0 ? DEFAULT_SLOW_NS : o->open_slow_ns,
     };
     skel->rodata->have_sched = sched;
     skel->rodata->mark_victim_is_pid = ltn_tracepoint_arg_count("mark_victim") == 1;
@@ -115,13 +119,14 @@ static void fill_config(struct agent *skel, const struct ltn_probes_opts *o, boo
 }
 
 static int load_as(const struct ltn_probes_opts *o, enum ltn_link_kind kind, bool sched,
-                   struct agent **ret)
+                   uint32_t host, struct agent **ret)
 {
     struct agent *skel = agent__open();
     if (skel == NULL) {
         return errno != 0 ? -errno : -ENOMEM;
     }
     choose_programs(skel, kind, sched);
+    ltn_families_choose(skel, host);
     fill_config(skel, o, sched);
     int rc = agent__load(skel);
     if (rc < 0) {
@@ -159,29 +164,53 @@ static void add_note(struct ltn_probes *p, const char *what, int rc)
     (void)ltn_buf_printf(&p->note, "%s%s: %s", p->note.len > 0 ? "; " : "", what, ltn_err_str(rc));
 }
 
-/* Goes down the ladder of link kinds, and without the scheduler program where that one is refused.
- */
+/* With one kind of link: everything, else without the host families, else without the scheduler
+ * program. *ret_lost says what had to be left out (NULL: nothing), *ret_why the error. */
+static int load_kind(struct ltn_probes *p, const struct ltn_probes_opts *o, enum ltn_link_kind kind,
+                     uint32_t host, const char **ret_lost, int *ret_why)
+{
+    const struct {
+        bool sched;
+        uint32_t host;
+        const char *lost;
+    } tries[] = {{!o->no_sched, host, NULL},
+                 {!o->no_sched, 0, "host families"},
+                 {false, host, "sched_switch"},
+                 {false, 0, "sched_switch and host families"}};
+    int first = 0;
+    int rc = 0;
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(tries); i++) {
+        rc = load_as(o, kind, tries[i].sched, tries[i].host, &p->skel);
+        first = i == 0 ? rc : first;
+        if (rc == 0) {
+            p->sched = tries[i].sched;
+            p->host = tries[i].host;
+            *ret_lost = tries[i].lost;
+            *ret_why = first;
+            return 0;
+        }
+    }
+    return first;
+}
+
+/* Goes down the ladder of link kinds. */
 static int load_best(struct ltn_probes *p, const struct ltn_probes_opts *o)
 {
     static const enum ltn_link_kind ladder[] = {LTN_LINK_SESSION, LTN_LINK_MULTI, LTN_LINK_PERF};
+    uint32_t host = ltn_families_possible(LTN_HOST_ALL & ~o->host_off, &p->note);
     int rc = -EINVAL;
     for (size_t i = 0; i < LTN_ARRAY_SIZE(ladder); i++) {
         if (o->force_kind && ladder[i] != o->kind) {
             continue;
         }
-        bool sched = !o->no_sched;
-        rc = load_as(o, ladder[i], sched, &p->skel);
-        if (rc < 0 && sched) {
-            int first = rc;
-            sched = false;
-            rc = load_as(o, ladder[i], sched, &p->skel);
-            if (rc == 0) {
-                add_note(p, "sched_switch", first);
-            }
-        }
+        const char *lost = NULL;
+        int why = 0;
+        rc = load_kind(p, o, ladder[i], host, &lost, &why);
         if (rc == 0 && kind_works(p->skel, ladder[i])) {
             p->kind = ladder[i];
-            p->sched = sched;
+            if (lost != NULL) {
+                add_note(p, lost, why);
+            }
             return 0;
         }
         if (rc == 0) {
@@ -212,6 +241,7 @@ static void attach_tracepoints(struct ltn_probes *p)
     attach_optional(p, s->progs.on_exit, "sched_process_exit", &s->links.on_exit);
     attach_optional(p, s->progs.on_fork, "sched_process_fork", &s->links.on_fork);
     attach_optional(p, s->progs.on_oom, "mark_victim", &s->links.on_oom);
+    p->host = ltn_families_attach(s, p->host, &p->note);
 }
 
 /* Bytes the kernel says a map takes, from its fdinfo. */
@@ -558,12 +588,18 @@ struct ltn_probe_maps ltn_probes_maps(const struct ltn_probes *p)
         .critical = bpf_map__fd(s->maps.critical),
         .drops = bpf_map__fd(s->maps.drops),
         .seen = bpf_map__fd(s->maps.seen),
+        .host_processes = bpf_map__fd(s->maps.host_processes),
+        .host_block = bpf_map__fd(s->maps.host_block),
+        .host_net = bpf_map__fd(s->maps.host_net),
+        .host_retransmits = bpf_map__fd(s->maps.host_retransmits),
+        .host_files = bpf_map__fd(s->maps.host_files),
     };
 }
 
 void ltn_probes_info(const struct ltn_probes *p, struct ltn_probes_info *ret)
 {
-    *ret = (struct ltn_probes_info){.kind = p->kind, .sched = p->sched, .map_bytes = p->map_bytes};
+    *ret = (struct ltn_probes_info){
+        .kind = p->kind, .sched = p->sched, .map_bytes = p->map_bytes, .host = p->host};
     ret->files = p->file_count;
     for (size_t i = 0; i < p->file_count; i++) {
         const struct attached *a = &p->files[i];
@@ -589,4 +625,9 @@ const struct ltn_probe_site *ltn_probes_next(const struct ltn_probes *p, size_t 
 const char *ltn_probes_note(const struct ltn_probes *p)
 {
     return ltn_buf_str(&p->note);
+}
+
+const char *ltn_probes_family_name(uint32_t family)
+{
+    return ltn_families_name(family);
 }
