@@ -451,12 +451,14 @@ static int build_throttles(struct ltn_aggregate *a, struct ltn_window *w)
             .throttled_ns = t.throttled_ns,
             .throttled_total_ns = t.throttled_total_ns,
         };
+        a->host.totals.throttled_ns += t.throttled_ns;
         ltn_text_clean(row->who.comm, sizeof(row->who.comm), p->comm, strlen(p->comm));
         if (row->path == NULL) {
             return -ENOMEM;
         }
     }
     w->host.throttles = rows;
+    w->host.totals.throttled_ns = a->host.totals.throttled_ns;
     return 0;
 }
 

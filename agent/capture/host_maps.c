@@ -94,6 +94,9 @@ static int take_events(struct ltn_host_maps *h, struct ltn_arena *arena,
     if (rows == NULL) {
         return -ENOMEM;
     }
+    for (size_t i = 0; i < h->event_count; i++) {
+        h->totals.events[h->events[i].type]++;
+    }
     if (h->event_count > 0) {
         memcpy(rows, h->events, h->event_count * sizeof(*rows));
     }
@@ -198,6 +201,20 @@ static bool proc_gained(const struct ltn_host_process *d)
             d->block_written_bytes) != 0;
 }
 
+static void add_proc_totals(struct ltn_host_totals *t, const struct ltn_host_process *d)
+{
+    t->page_bytes += d->pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    t->reclaim_ns += d->reclaim_ns;
+    t->opens += d->opens;
+    t->opens_failed += d->opens_failed;
+    t->opens_missing += d->opens_missing;
+    t->open_ns += d->open_ns;
+    t->socket_sent_bytes += d->socket_sent_bytes;
+    t->socket_received_bytes += d->socket_received_bytes;
+    t->block_read_bytes += d->block_read_bytes;
+    t->block_written_bytes += d->block_written_bytes;
+}
+
 static int build_procs(struct ltn_host_maps *h, struct ltn_arena *arena,
                        struct ltn_host_window *ret)
 {
@@ -216,6 +233,7 @@ static int build_procs(struct ltn_host_maps *h, struct ltn_arena *arena,
             uint32_t tgid;
             memcpy(&tgid, e->key, sizeof(tgid));
             owner_of(h, tgid, &row.who);
+            add_proc_totals(&h->totals, &row.delta);
             rows[ret->proc_count++] = row;
         }
     }
@@ -224,6 +242,43 @@ static int build_procs(struct ltn_host_maps *h, struct ltn_arena *arena,
 }
 
 /* ---- disks ---- */
+
+static void add_disk_totals(struct ltn_host_maps *h, const struct ltn_host_block_row *row)
+{
+    size_t i = 0;
+    while (i < h->disk_count &&
+           (h->disks[i].major != row->key.major || h->disks[i].minor != row->key.minor ||
+            h->disks[i].op != row->key.op)) {
+        i++;
+    }
+    if (i == LTN_HOST_DISKS_MAX) {
+        h->refused++;
+        return;
+    }
+    struct ltn_host_disk_row *d = &h->disks[i];
+    if (i == h->disk_count) {
+        h->disk_count++;
+        *d = (struct ltn_host_disk_row){
+            .major = row->key.major, .minor = row->key.minor, .op = row->key.op};
+        memcpy(d->disk, row->disk, sizeof(d->disk));
+    }
+    d->requests += row->delta.requests;
+    d->bytes += row->delta.bytes;
+    d->spent_ns += row->delta.queued_ns + row->delta.service_ns;
+}
+
+static int take_disks(const struct ltn_host_maps *h, struct ltn_arena *arena,
+                      struct ltn_host_window *ret)
+{
+    struct ltn_host_disk_row *rows = ltn_arena_calloc(arena, h->disk_count + 1, sizeof(*rows));
+    if (rows == NULL) {
+        return -ENOMEM;
+    }
+    memcpy(rows, h->disks, h->disk_count * sizeof(*rows));
+    ret->disks = rows;
+    ret->disk_count = h->disk_count;
+    return 0;
+}
 
 static int build_blocks(struct ltn_host_maps *h, struct ltn_arena *arena,
                         struct ltn_host_window *ret)
@@ -252,9 +307,10 @@ static int build_blocks(struct ltn_host_maps *h, struct ltn_arena *arena,
         ltn_text_clean(row->disk, sizeof(row->disk), now->disk,
                        strnlen(now->disk, sizeof(now->disk)));
         owner_of(h, row->key.tgid, &row->who);
+        add_disk_totals(h, row);
     }
     ret->blocks = rows;
-    return 0;
+    return take_disks(h, arena, ret);
 }
 
 /* ---- network ---- */
@@ -309,11 +365,10 @@ static int build_retransmits(struct ltn_host_maps *h, struct ltn_arena *arena,
             row->handshake = gain(e->now.retransmit.handshake, e->before.retransmit.handshake);
             memcpy(&row->key, e->key, sizeof(row->key));
             owner_of(h, e->now.retransmit.tgid, &row->who);
-            h->retransmits_total += segments;
+            h->totals.retransmits += segments;
         }
     }
     ret->retransmits = rows;
-    ret->retransmits_total = h->retransmits_total;
     return 0;
 }
 
@@ -406,6 +461,7 @@ int ltn_host_maps_read(struct ltn_host_maps *h, const struct ltn_probe_maps *map
     rc = rc == 0 ? build_retransmits(h, arena, ret) : rc;
     rc = rc == 0 ? build_files(h, arena, ret) : rc;
     rc = rc == 0 ? take_events(h, arena, ret) : rc;
+    ret->totals = h->totals;
     if (rc == 0 && errors == h->read_errors) {
         turn(h, &h->blocks, maps->host_block, sizeof(struct ltn_block_key),
              offsetof(struct ltn_block_key, tgid), false);

@@ -18,6 +18,9 @@
 /* Life events kept for one window; more are counted. */
 #define LTN_HOST_EVENTS_MAX 65536
 
+/* Disks, by kind of request, that get sums of their own. */
+#define LTN_HOST_DISKS_MAX 256
+
 struct ltn_host_maps {
     struct ltn_map procs; /* tgid -> last reading, and so on */
     struct ltn_map blocks;
@@ -28,7 +31,9 @@ struct ltn_host_maps {
     size_t event_count;
     size_t event_room;
     uint64_t events_lost;
-    uint64_t retransmits_total;
+    struct ltn_host_disk_row disks[LTN_HOST_DISKS_MAX];
+    size_t disk_count;
+    struct ltn_host_totals totals;
     uint64_t refused;     /* entries that memory or a ceiling kept out */
     uint64_t read_errors; /* maps that could not be read */
 };

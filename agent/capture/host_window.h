@@ -90,7 +90,35 @@ struct ltn_host {
     double pressure_io;
 };
 
-/* Segments sent again on the whole node, since the agent looks. */
+/* Requests of one kind to one disk, whoever issued them; since the agent looks. */
+struct ltn_host_disk_row {
+    uint32_t major;
+    uint32_t minor;
+    uint32_t op; /* enum ltn_block_op */
+    char disk[LTN_DISK_NAME_BYTES];
+    uint64_t requests;
+    uint64_t bytes;
+    uint64_t spent_ns; /* queued and with the driver */
+};
+
+/* Sums over all traced processes and their descendants, those that ended among them; since the
+ * agent looks. */
+struct ltn_host_totals {
+    uint64_t page_bytes;
+    uint64_t reclaim_ns;
+    uint64_t opens;
+    uint64_t opens_failed; /* opens_missing among them */
+    uint64_t opens_missing;
+    uint64_t open_ns;
+    uint64_t socket_sent_bytes;
+    uint64_t socket_received_bytes;
+    uint64_t block_read_bytes;
+    uint64_t block_written_bytes;
+    uint64_t throttled_ns;
+    uint64_t retransmits;                /* of the whole node */
+    uint64_t events[LTN_EVENT_SEEN + 1]; /* by enum ltn_event_type */
+};
+
 struct ltn_host_window {
     const struct ltn_host_proc_row *procs;
     size_t proc_count;
@@ -106,10 +134,12 @@ struct ltn_host_window {
     size_t throttle_count;
     const struct ltn_host_event_row *events;
     size_t event_count;
-    uint64_t events_lost;       /* over the ceiling of a window; since the agent looks */
-    uint64_t retransmits_total; /* of the node, since the agent looks */
-    bool has_state;             /* state was read */
-    bool state_due;             /* it moved by more than the deadband, or the heartbeat is due */
+    uint64_t events_lost; /* over the ceiling of a window; since the agent looks */
+    const struct ltn_host_disk_row *disks;
+    size_t disk_count;
+    struct ltn_host_totals totals;
+    bool has_state; /* state was read */
+    bool state_due; /* it moved by more than the deadband, or the heartbeat is due */
     struct ltn_host state;
 };
 

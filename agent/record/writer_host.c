@@ -29,9 +29,10 @@ static void bind_sums(struct ltn_stmt *s, int at, const uint64_t *values, size_t
 }
 
 /* Row of the owner: NULL when it is nobody traced. A process that made no call, such as a data
- * loader's worker, has no other row that could give it a name. */
+ * loader's worker, has no other row that could give it a name; renamed: this one is newer than any
+ * other. */
 static int owner(struct ltn_writer *w, const struct ltn_window *window,
-                 const struct ltn_host_owner *who, int64_t *ret)
+                 const struct ltn_host_owner *who, bool renamed, int64_t *ret)
 {
     int64_t comm = 0;
     struct ltn_stmt *s;
@@ -46,11 +47,14 @@ static int owner(struct ltn_writer *w, const struct ltn_window *window,
     if (rc < 0 || comm == 0) {
         return rc;
     }
-    rc = ltn_db_prepare(w->db, "UPDATE procs SET comm_id = ?2 WHERE id = ?1 AND comm_id IS NOT ?2",
+    rc = ltn_db_prepare(w->db,
+                        "UPDATE procs SET comm_id = ?2 WHERE id = ?1 AND (comm_id IS NULL OR (?3 "
+                        "AND comm_id <> ?2))",
                         &s);
     if (rc == 0) {
         ltn_stmt_i64(s, 1, *ret);
         ltn_stmt_i64(s, 2, comm);
+        ltn_stmt_i64(s, 3, renamed);
         rc = ltn_stmt_run(s);
     }
     return rc;
@@ -61,7 +65,7 @@ static int begin(struct ltn_writer *w, const struct ltn_window *window, int64_t 
                  const struct ltn_host_owner *who, const char *sql, struct ltn_stmt **ret)
 {
     int64_t proc = 0;
-    int rc = owner(w, window, who, &proc);
+    int rc = owner(w, window, who, false, &proc);
     if (rc == 0) {
         rc = ltn_db_prepare(w->db, sql, ret);
     }
@@ -304,13 +308,19 @@ static int store_event(struct ltn_writer *w, const struct ltn_window *window, in
                        const struct ltn_host_event_row *r)
 {
     struct ltn_stmt *s;
+    int64_t proc = 0;
     if (r->who.pid == 0) {
         return 0;
     }
-    int rc = begin(w, window, id, &r->who,
-                   "INSERT INTO host_events (window_id, proc_id, time_ns, type, parent_pid, "
-                   "exit_code) VALUES (?, ?, ?, ?, ?, ?)",
-                   &s);
+    int rc =
+        owner(w, window, &r->who, r->type == LTN_EVENT_EXEC || r->type == LTN_EVENT_EXIT, &proc);
+    if (rc < 0) {
+        return rc;
+    }
+    rc = begin(w, window, id, &r->who,
+               "INSERT INTO host_events (window_id, proc_id, time_ns, type, parent_pid, "
+               "exit_code) VALUES (?, ?, ?, ?, ?, ?)",
+               &s);
     if (rc < 0) {
         return rc;
     }

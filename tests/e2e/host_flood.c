@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that begin and end as fast as the machine can make them, while threads storm calls: what
-// the agent must not lose a record of. Arguments: how many, and the program that each becomes.
+// Processes that begin and end as fast as the machine can make them, while threads storm calls:
+// what the agent must not lose a record of. Arguments: how many, and the program that each becomes.
 #include <pthread.h>
 #include <spawn.h>
 #include <stdatomic.h>

@@ -95,6 +95,14 @@ def _limited():
         harness.wait_until(lambda f=folder: not os.path.exists(f) or not os.rmdir(f), 10, "the cgroup to be empty")
 
 
+def cpu_stat(members):
+    """What the kernel says of the limit's work so far."""
+    with open(os.path.join(os.path.dirname(members), "cpu.stat"), encoding="ascii") as f:
+        words = dict(line.split() for line in f)
+    ns = int(words["throttled_time"]) if "throttled_time" in words else 1000 * int(words["throttled_usec"])
+    return {"throttled": int(words["nr_throttled"]), "ns": ns}
+
+
 SPIN = """
 end = time.monotonic() + 3
 while time.monotonic() < end:
@@ -112,19 +120,22 @@ def test_a_cpu_limit_that_holds_back_is_told(procs, tmp_path, limited):
     with open(members, "w", encoding="ascii") as f:
         f.write(str(held.pid))
     agent.wait_window(2)
+    before = cpu_stat(members)
     for load in held, free:
         load.go()
     for load in held, free:
         load.finish()
-    agent.wait_window(1)
+    after = cpu_stat(members)
+    agent.wait_window(2)
     held.process.kill()
     agent.stop()
     rows = agent.rows("SELECT cgroup, sum(throttled) n, sum(periods) periods, sum(throttled_ns) ns FROM"
                       " cpu_throttling WHERE pid = ? GROUP BY cgroup", held.pid)
     assert [r["cgroup"] for r in rows] == [name]
-    # A fifth of a CPU: held back for 0.8 of each period of 0.1 s.
-    assert 10 <= rows[0]["n"] <= rows[0]["periods"] <= 60
-    assert 1e9 < rows[0]["ns"] < 4e9
+    # How the kernel counts it is its own affair, and changes with its version.
+    assert rows[0]["n"] == after["throttled"] - before["throttled"] > 0
+    assert rows[0]["ns"] == after["ns"] - before["ns"] > 0
+    assert rows[0]["n"] <= rows[0]["periods"]
     assert agent.value("SELECT count(*) FROM cpu_throttling WHERE pid = ?", free.pid) == 0
 
 
