@@ -61,17 +61,17 @@ static __always_inline struct ltn_net_stats *peer_stats(struct sock *sk, struct 
                                                         ltn_u32 tgid)
 {
     struct ltn_net_key key = {.tgid = tgid};
-    key.family = BPF_CORE_READ(sk, __sk_common.skc_family);
-    key.protocol = BPF_CORE_READ(sk, sk_protocol);
+    key.family = sk->__sk_common.skc_family;
+    key.protocol = sk->sk_protocol;
     if (key.family == FAMILY_INET || key.family == FAMILY_INET6) {
-        ltn_u16 local = BPF_CORE_READ(sk, __sk_common.skc_num);
-        ltn_u16 peer = host_order(BPF_CORE_READ(sk, __sk_common.skc_dport));
+        ltn_u16 local = sk->__sk_common.skc_num;
+        ltn_u16 peer = host_order(sk->__sk_common.skc_dport);
         struct ltn_socket_owner owner = {.tgid = tgid, .local_port = local, .peer_port = peer};
         key.server = peer == 0 || local < peer;
         key.port = key.server ? local : peer;
         if (key.family == FAMILY_INET) {
-            bpf_core_read(key.peer, 4, &sk->__sk_common.skc_daddr);
-        } else {
+            __builtin_memcpy(key.peer, &sk->__sk_common.skc_daddr, 4);
+        } else if (bpf_core_field_exists(sk->__sk_common.skc_v6_daddr)) {
             bpf_core_read(key.peer, sizeof(key.peer), &sk->__sk_common.skc_v6_daddr);
         }
         remember_owner(sk, &owner);
@@ -97,11 +97,9 @@ static __always_inline void count_failure(struct ltn_net_stats *s, int result)
     }
 }
 
-SEC("raw_tp/sock_send_length")
-int on_socket_send(struct bpf_raw_tracepoint_args *ctx)
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(on_socket_send, struct sock *sk, int result)
 {
-    struct sock *sk = (struct sock *)((ltn_u64 *)ctx)[0];
-    int result = (int)((ltn_u64 *)ctx)[1];
     ltn_u32 tgid = (ltn_u32)(bpf_get_current_pid_tgid() >> 32);
     struct ltn_host_process *p = sk ? host_of(tgid) : 0;
     if (!p) {
@@ -119,12 +117,9 @@ int on_socket_send(struct bpf_raw_tracepoint_args *ctx)
     return 0;
 }
 
-SEC("raw_tp/sock_recv_length")
-int on_socket_receive(struct bpf_raw_tracepoint_args *ctx)
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(on_socket_receive, struct sock *sk, int result, int flags)
 {
-    struct sock *sk = (struct sock *)((ltn_u64 *)ctx)[0];
-    int result = (int)((ltn_u64 *)ctx)[1];
-    int flags = (int)((ltn_u64 *)ctx)[2];
     ltn_u32 tgid = (ltn_u32)(bpf_get_current_pid_tgid() >> 32);
     struct ltn_host_process *p = sk ? host_of(tgid) : 0;
     if (!p) {
@@ -161,7 +156,7 @@ int on_retransmit(struct bpf_raw_tracepoint_args *ctx)
     if (key.family == FAMILY_INET) {
         bpf_core_read(key.local, 4, &sk->__sk_common.skc_rcv_saddr);
         bpf_core_read(key.peer, 4, &sk->__sk_common.skc_daddr);
-    } else if (key.family == FAMILY_INET6) {
+    } else if (key.family == FAMILY_INET6 && bpf_core_field_exists(sk->__sk_common.skc_v6_daddr)) {
         bpf_core_read(key.local, sizeof(key.local), &sk->__sk_common.skc_v6_rcv_saddr);
         bpf_core_read(key.peer, sizeof(key.peer), &sk->__sk_common.skc_v6_daddr);
     }

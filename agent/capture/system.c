@@ -109,25 +109,28 @@ static double share_of(uint64_t part, uint64_t whole)
     return whole > 0 ? (double)part / (double)whole : 0.0;
 }
 
+/* Did a share move by that much? What is not known moves nothing. */
+static bool moved(double now, double before, double deadband)
+{
+    double by = now > before ? now - before : before - now;
+    return now >= 0 && before >= 0 && by >= deadband;
+}
+
 bool ltn_host_is_due(struct ltn_host_keeper *k, const struct ltn_host *now, uint64_t now_ns,
                      double deadband, uint64_t heartbeat_ns)
 {
     const struct ltn_host *last = &k->last;
-    const double moved[] = {
-        now->cpu_busy - last->cpu_busy,
-        (now->load1 - last->load1) / (now->cpus > 0 ? now->cpus : 1),
-        share_of(now->memory_available_bytes, now->memory_total_bytes) -
-            share_of(last->memory_available_bytes, last->memory_total_bytes),
-        share_of(now->swap_used_bytes, now->swap_total_bytes) -
-            share_of(last->swap_used_bytes, last->swap_total_bytes),
-        now->pressure_cpu - last->pressure_cpu,
-        now->pressure_memory - last->pressure_memory,
-        now->pressure_io - last->pressure_io,
-    };
-    bool due = k->last_ns == 0 || now_ns >= k->last_ns + heartbeat_ns;
-    for (size_t i = 0; i < LTN_ARRAY_SIZE(moved); i++) {
-        due = due || moved[i] >= deadband || -moved[i] >= deadband;
-    }
+    double cpus = now->cpus > 0 ? now->cpus : 1.0;
+    bool due = k->last_ns == 0 || now_ns >= k->last_ns + heartbeat_ns ||
+               moved(now->cpu_busy, last->cpu_busy, deadband) ||
+               moved(now->load1 / cpus, last->load1 / cpus, deadband) ||
+               moved(share_of(now->memory_available_bytes, now->memory_total_bytes),
+                     share_of(last->memory_available_bytes, last->memory_total_bytes), deadband) ||
+               moved(share_of(now->swap_used_bytes, now->swap_total_bytes),
+                     share_of(last->swap_used_bytes, last->swap_total_bytes), deadband) ||
+               moved(now->pressure_cpu, last->pressure_cpu, deadband) ||
+               moved(now->pressure_memory, last->pressure_memory, deadband) ||
+               moved(now->pressure_io, last->pressure_io, deadband);
     if (due) {
         k->last = *now;
         k->last_ns = now_ns;

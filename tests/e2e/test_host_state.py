@@ -181,11 +181,14 @@ def states(agent):
 
 def test_the_state_of_the_node_is_kept_when_it_moves_or_is_due(procs, tmp_path):
     host.require()
-    always = cap.Agent(procs, tmp_path, "--deadband", "0", "--listen", "off", name="always")
+    port = harness.free_port()
+    always = cap.Agent(procs, tmp_path, "--deadband", "0", "--listen", f"127.0.0.1:{port}", name="always")
     never = cap.Agent(procs, tmp_path, "--deadband", "100", "--heartbeat", "1h", "--listen", "off", name="never")
     beat = cap.Agent(procs, tmp_path, "--deadband", "100", "--heartbeat", "2s", "--listen", "off", name="beat")
     for agent in always, never, beat:
         agent.wait_window(5)
+    told = harness.http_get_json(f"http://127.0.0.1:{port}/api/v1/snapshots?limit=50")["snapshots"]
+    assert any(t["kind"] == "system" and t["load1"] >= 0 for t in told)
     for agent in always, never, beat:
         agent.stop()
     assert len(states(always)) == always.windows()
