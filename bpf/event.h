@@ -299,7 +299,7 @@ struct ltn_host_process {
     ltn_u64 block_read_bytes;
     ltn_u64 block_written_bytes;
     ltn_u32 parent_tgid;
-    ltn_u32 ended;
+    ltn_u32 ended; /* user space takes the entry out once it has read the last sums */
     char comm[LTN_COMM_BYTES];
 };
 

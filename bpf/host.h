@@ -32,22 +32,26 @@ static __always_inline void add_to(ltn_u64 *sum, ltn_u64 n)
     __sync_fetch_and_add(sum, n);
 }
 
+static const struct ltn_host_process no_host_process; /* zeros: the stack has no room for them */
+
 /* From now on the families watch this process. It may be the next life of a number whose last sums
- * were not read yet; those are given up then. */
+ * were not read yet; those are given up then. Readers wait for a start. */
 static __always_inline void host_watch(struct task_struct *task, ltn_u32 tgid, ltn_u32 parent)
 {
-    struct ltn_host_process *known = bpf_map_lookup_elem(&host_processes, &tgid);
-    if (known && !known->ended) {
+    struct ltn_host_process *p = bpf_map_lookup_elem(&host_processes, &tgid);
+    if (p && !p->ended) {
         return;
     }
-    struct ltn_host_process fresh = {0};
-    struct task_struct *leader = BPF_CORE_READ(task, group_leader);
-    fresh.start_boottime_ns = BPF_CORE_READ(leader, start_boottime);
-    fresh.parent_tgid = parent;
-    bpf_core_read(fresh.comm, sizeof(fresh.comm), &leader->comm);
-    if (bpf_map_update_elem(&host_processes, &tgid, &fresh, BPF_ANY) != 0) {
+    bpf_map_update_elem(&host_processes, &tgid, &no_host_process, BPF_ANY);
+    p = bpf_map_lookup_elem(&host_processes, &tgid);
+    if (!p) {
         count_drop(LTN_DROP_MAP_HOST);
+        return;
     }
+    struct task_struct *leader = BPF_CORE_READ(task, group_leader);
+    p->parent_tgid = parent;
+    bpf_core_read(p->comm, sizeof(p->comm), &leader->comm);
+    p->start_boottime_ns = BPF_CORE_READ(leader, start_boottime);
 }
 
 static __always_inline struct ltn_host_process *host_of(ltn_u32 tgid)

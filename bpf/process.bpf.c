@@ -53,13 +53,12 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
         }
         return 0;
     }
-    struct ltn_host_process *p = host_of(tgid);
-    if (p || bpf_map_lookup_elem(&processes, &tgid)) {
+    /* Several last threads may each find that no other lives: the first one tells. */
+    struct ltn_host_process *p = bpf_map_lookup_elem(&host_processes, &tgid);
+    int told = p && __sync_val_compare_and_swap(&p->ended, 0, 1) != 0;
+    if (!told && (p || bpf_map_lookup_elem(&processes, &tgid))) {
         emit_process(LTN_EVENT_EXIT, task, tgid, BPF_CORE_READ(task, real_parent, tgid),
                      BPF_CORE_READ(task, exit_code));
-    }
-    if (p) {
-        p->ended = 1; /* user space takes the entry out once it has read the last sums */
     }
     bpf_map_delete_elem(&scope_tgids, &tgid);
     return 0;

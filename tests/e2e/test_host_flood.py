@@ -38,6 +38,18 @@ def test_no_birth_and_no_death_is_lost_while_calls_are(procs, tmp_path):
     assert agent.op_sums([flood.pid])["cudaLaunchKernel"][0] == truth["calls"], "counts lose nothing either"
 
 
+def test_threads_that_end_at_once_are_one_exit(procs, tmp_path):
+    host.require()
+    sim = cap.Sim(procs, tmp_path)
+    agent = cap.Agent(procs, tmp_path)
+    flood = procs.start(harness.program("host_flood"), 400, harness.program("host_flood"), env=sim.env)
+    cap.finish([flood], 120)
+    agent.stop()
+    counts = agent.rows("SELECT count(*) n, count(DISTINCT pid) pids FROM process_events WHERE parent_pid = ?"
+                        " AND type = 'exit'", flood.pid)[0]
+    assert tuple(counts) == (400, 400)
+
+
 def test_exit_codes_and_names(procs, tmp_path):
     host.require()
     sim = cap.Sim(procs, tmp_path)
