@@ -6,6 +6,7 @@ import os
 import pytest
 
 import capture_util as cap
+import harness
 import host_util as host
 
 FINE, MISSING, REFUSED, SLOW = 300, 150, 20, 3
@@ -93,6 +94,47 @@ for i in range({paths}):
     row = agent.rows("SELECT opens, opens_failed, opens_untold FROM process_host WHERE pid = ?", load.pid)[0]
     assert row["opens"] - before == row["opens_failed"] == paths
     assert 1000 < told < paths and told + row["opens_untold"] == paths
+
+
+def test_children_that_were_there_before_the_agent(procs, tmp_path, folder):
+    host.require()
+    sim = cap.Sim(procs, tmp_path)
+    # The child is made before the agent is there, and by a thread; the parent makes its first call later.
+    script = """
+def child():
+    while not os.path.exists(sys.argv[2] + "2"):
+        time.sleep(0.01)
+    for i in range(40):
+        try:
+            os.open(sys.argv[3] + "/missing", os.O_RDONLY)
+        except OSError:
+            pass
+    os._exit(0)
+def make():
+    pid = os.fork()
+    if pid == 0:
+        child()
+    emit(child=pid)
+t = threading.Thread(target=make)
+t.start()
+t.join()
+while not os.path.exists(sys.argv[2] + "1"):
+    time.sleep(0.01)
+call()
+emit(called=1)
+os.wait()
+"""
+    parent = host.Load(sim, tmp_path, script, traced=False, words=(folder,))
+    parent.go()
+    parent.process.wait_log("child")
+    agent = cap.Agent(procs, tmp_path)
+    (tmp_path / "load.go1").write_text("")
+    parent.process.wait_log("called")
+    harness.wait_until(lambda: len(agent.map_dump("host_processes")) == 2, 10, "the child to be watched")
+    (tmp_path / "load.go2").write_text("")
+    truth = parent.finish()
+    agent.stop()
+    assert host.total(agent, "missing", "file_opens", "pid = ? AND path LIKE '%/missing'", truth["child"]) == 40
 
 
 def test_switched_off(procs, tmp_path, folder):
