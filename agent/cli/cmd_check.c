@@ -65,7 +65,7 @@ static void check_kernel(struct check *c)
 }
 
 /* Which host families run, and which were switched off. */
-static void check_host(struct check *c, uint32_t running)
+static void check_host(struct check *c, const struct ltn_probes *p, uint32_t running)
 {
     struct ltn_buf on;
     struct ltn_buf off;
@@ -82,8 +82,7 @@ static void check_host(struct check *c, uint32_t running)
                    on.len > 0 ? ltn_buf_str(&on) : "nothing", off.len > 0 ? "; not: " : "",
                    ltn_buf_str(&off));
     bool all = (running | unwanted) == LTN_HOST_ALL;
-    add(c, "host", all ? LTN_FINDING_OK : LTN_FINDING_WARN, value,
-        all ? "" : "calls are traced all the same; why stands in the line about the programs");
+    add(c, "host", all ? LTN_FINDING_OK : LTN_FINDING_WARN, value, ltn_probes_host_note(p));
     ltn_buf_done(&on);
     ltn_buf_done(&off);
 }
@@ -108,7 +107,7 @@ static void check_programs(struct check *c)
                    ltn_link_kind_name(probes.kind), probes.map_bytes / 1024);
     const char *note = ltn_probes_note(p);
     add(c, "programs", note[0] != '\0' ? LTN_FINDING_WARN : LTN_FINDING_OK, value, note);
-    check_host(c, probes.host);
+    check_host(c, p, probes.host);
     if (ltn_probes_self_test(p, &info) < 0) {
         add(c, "uprobe", LTN_FINDING_FAIL, "self-test failed", info.msg);
     } else {

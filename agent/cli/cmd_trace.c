@@ -200,6 +200,9 @@ static void say_what_runs(const struct trace *t, const struct ltn_engine *e)
     if (ltn_probes_note(ltn_engine_probes(e))[0] != '\0') {
         (void)fprintf(stderr, "not available here: %s\n", ltn_probes_note(ltn_engine_probes(e)));
     }
+    if (ltn_probes_host_note(ltn_engine_probes(e))[0] != '\0') {
+        (void)fprintf(stderr, "not watched here: %s\n", ltn_probes_host_note(ltn_engine_probes(e)));
+    }
 }
 
 static void say_losses(const struct trace *t, struct ltn_engine *e)

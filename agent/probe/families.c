@@ -3,6 +3,7 @@
 
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
@@ -63,7 +64,8 @@ static const struct {
     {LTN_HOST_BLOCK, "disks", "the kernel has no block layer"},
     {LTN_HOST_TCP, "TCP", "the kernel does not tell of segments sent again"},
     {LTN_HOST_NET, "sockets", "needs Linux 6.3 or later (sock_send_length)"},
-    {LTN_HOST_FILES, "files", "tracefs is not mounted, or system calls have no tracepoints"},
+    {LTN_HOST_FILES, "files",
+     "the tracepoints of system calls are not to be seen in /sys/kernel/tracing (tracefs)"},
     {LTN_HOST_MEMORY, "memory", "the kernel does not tell of page allocations"},
 };
 
@@ -95,7 +97,7 @@ static bool syscall_tracepoint_exists(const char *name)
     char path[128];
     for (size_t i = 0; i < LTN_ARRAY_SIZE(roots); i++) {
         (void)snprintf(path, sizeof(path), "%s/events/syscalls/%s/id", roots[i], name);
-        if (access(path, R_OK) == 0) {
+        if (faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) == 0) {
             return true;
         }
     }

@@ -50,6 +50,7 @@ struct ltn_probes {
     struct attached files[MAX_FILES];
     size_t file_count;
     struct ltn_buf note;
+    struct ltn_buf host_note; /* host families that do not run */
     uint64_t map_bytes;
 };
 
@@ -197,7 +198,7 @@ static int load_kind(struct ltn_probes *p, const struct ltn_probes_opts *o, enum
 static int load_best(struct ltn_probes *p, const struct ltn_probes_opts *o)
 {
     static const enum ltn_link_kind ladder[] = {LTN_LINK_SESSION, LTN_LINK_MULTI, LTN_LINK_PERF};
-    uint32_t host = ltn_families_possible(LTN_HOST_ALL & ~o->host_off, &p->note);
+    uint32_t host = ltn_families_possible(LTN_HOST_ALL & ~o->host_off, &p->host_note);
     int rc = -EINVAL;
     for (size_t i = 0; i < LTN_ARRAY_SIZE(ladder); i++) {
         if (o->force_kind && ladder[i] != o->kind) {
@@ -241,7 +242,7 @@ static void attach_tracepoints(struct ltn_probes *p)
     attach_optional(p, s->progs.on_exit, "sched_process_exit", &s->links.on_exit);
     attach_optional(p, s->progs.on_fork, "sched_process_fork", &s->links.on_fork);
     attach_optional(p, s->progs.on_oom, "mark_victim", &s->links.on_oom);
-    p->host = ltn_families_attach(s, p->host, &p->note);
+    p->host = ltn_families_attach(s, p->host, &p->host_note);
 }
 
 /* Bytes the kernel says a map takes, from its fdinfo. */
@@ -287,6 +288,7 @@ int ltn_probes_new(const struct ltn_probes_opts *opts, struct ltn_probes **ret,
         return ltn_errinfo_set(info, -ENOMEM, "out of memory");
     }
     ltn_buf_init(&p->note, NOTE_BYTES);
+    ltn_buf_init(&p->host_note, NOTE_BYTES);
     (void)libbpf_set_print(quiet);
     int rc = load_best(p, opts);
     if (rc < 0) {
@@ -329,6 +331,7 @@ void ltn_probes_free(struct ltn_probes *p)
     }
     agent__destroy(p->skel);
     ltn_buf_done(&p->note);
+    ltn_buf_done(&p->host_note);
     free(p);
 }
 
@@ -625,6 +628,11 @@ const struct ltn_probe_site *ltn_probes_next(const struct ltn_probes *p, size_t 
 const char *ltn_probes_note(const struct ltn_probes *p)
 {
     return ltn_buf_str(&p->note);
+}
+
+const char *ltn_probes_host_note(const struct ltn_probes *p)
+{
+    return ltn_buf_str(&p->host_note);
 }
 
 const char *ltn_probes_family_name(uint32_t family)

@@ -107,6 +107,10 @@ const struct ltn_probe_site *ltn_probes_next(const struct ltn_probes *p, size_t 
 /* Optional programs that did not attach: "sched_switch: ...". "" when all did. Owned by p. */
 const char *ltn_probes_note(const struct ltn_probes *p);
 
+/* Host families that were wanted and do not run, with the reason: "sockets: ...". "" when all do.
+ * Owned by p. */
+const char *ltn_probes_host_note(const struct ltn_probes *p);
+
 /* "disks", "TCP", "sockets", "files", "memory" for LTN_HOST_*. Static storage. */
 const char *ltn_probes_family_name(uint32_t family);
 
