@@ -97,13 +97,12 @@ static __always_inline void count_failure(struct ltn_net_stats *s, int result)
     }
 }
 
-SEC("tp_btf/sock_send_length")
-int BPF_PROG(on_socket_send, struct sock *sk, int result)
+static __always_inline void note_send(struct sock *sk, int result)
 {
     ltn_u32 tgid = (ltn_u32)(bpf_get_current_pid_tgid() >> 32);
     struct ltn_host_process *p = sk ? host_of(tgid) : 0;
     if (!p) {
-        return 0;
+        return;
     }
     ltn_u64 bytes = result > 0 ? (ltn_u64)(ltn_u32)result : 0;
     add_to(&p->socket_calls, 1);
@@ -114,16 +113,14 @@ int BPF_PROG(on_socket_send, struct sock *sk, int result)
         add_to(&s->sent_bytes, bytes);
         count_failure(s, result);
     }
-    return 0;
 }
 
-SEC("tp_btf/sock_recv_length")
-int BPF_PROG(on_socket_receive, struct sock *sk, int result, int flags)
+static __always_inline void note_receive(struct sock *sk, int result, int flags)
 {
     ltn_u32 tgid = (ltn_u32)(bpf_get_current_pid_tgid() >> 32);
     struct ltn_host_process *p = sk ? host_of(tgid) : 0;
     if (!p) {
-        return 0;
+        return;
     }
     /* What was only looked at will be received again. */
     ltn_u64 bytes = result > 0 && !(flags & FLAG_PEEK) ? (ltn_u64)(ltn_u32)result : 0;
@@ -135,6 +132,52 @@ int BPF_PROG(on_socket_receive, struct sock *sk, int result, int flags)
         add_to(&s->received_bytes, bytes);
         count_failure(s, result);
     }
+}
+
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(on_socket_send, struct sock *sk, int result)
+{
+    note_send(sk, result);
+    return 0;
+}
+
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(on_socket_receive, struct sock *sk, int result, int flags)
+{
+    note_receive(sk, result, flags);
+    return 0;
+}
+
+/* Kernels before 6.3 lack the two tracepoints. The functions below them are called through
+ * pointers, so no compiler takes them apart; sockets of the machine itself (unix) stay unseen
+ * there. */
+SEC("fexit/inet_sendmsg")
+int BPF_PROG(on_inet_send, struct socket *sock, struct msghdr *msg, unsigned long size, int result)
+{
+    note_send(sock->sk, result);
+    return 0;
+}
+
+SEC("fexit/inet6_sendmsg")
+int BPF_PROG(on_inet6_send, struct socket *sock, struct msghdr *msg, unsigned long size, int result)
+{
+    note_send(sock->sk, result);
+    return 0;
+}
+
+SEC("fexit/inet_recvmsg")
+int BPF_PROG(on_inet_receive, struct socket *sock, struct msghdr *msg, unsigned long size,
+             int flags, int result)
+{
+    note_receive(sock->sk, result, flags);
+    return 0;
+}
+
+SEC("fexit/inet6_recvmsg")
+int BPF_PROG(on_inet6_receive, struct socket *sock, struct msghdr *msg, unsigned long size,
+             int flags, int result)
+{
+    note_receive(sock->sk, result, flags);
     return 0;
 }
 

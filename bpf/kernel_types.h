@@ -121,6 +121,10 @@ struct sock {
     struct sock_common __sk_common;
     __u16 sk_protocol;
 };
+struct msghdr;
+struct socket {
+    struct sock *sk;
+};
 struct task_struct {
     unsigned int __state;
     int pid;

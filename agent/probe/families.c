@@ -17,43 +17,49 @@
 
 #define SKEL(member) offsetof(struct agent, member)
 
-/* One program. args 0: a tracepoint of a system call, which lives in tracefs and not in the
- * kernel's type information. Optional ones may be missing. */
+/* What a program is put on. Tracepoints of system calls live in tracefs, not in the kernel's type
+ * information. */
+enum place { TRACEPOINT, SYSCALL, FUNCTION };
+
+/* Programs for the same thing on newer and on older kernels. */
+enum variant { ALWAYS, WITH_SOCK_TRACEPOINTS, WITHOUT_SOCK_TRACEPOINTS };
+
 struct program {
     uint32_t family;
-    const char *tracepoint;
-    int args; /* that the program reads */
-    bool optional;
+    enum place place;
+    const char *name;
+    int args;      /* that the program reads; of tracepoints */
+    bool optional; /* may be missing */
+    enum variant variant;
     size_t prog; /* of the pointers in the skeleton */
     size_t link;
 };
 
+#define PROGRAM(p) SKEL(progs.p), SKEL(links.p)
+#define TP         TRACEPOINT
+#define NEW        WITH_SOCK_TRACEPOINTS
+#define OLD        WITHOUT_SOCK_TRACEPOINTS
+
 static const struct program programs[] = {
-    {LTN_HOST_BLOCK, "block_bio_queue", 1, false, SKEL(progs.on_bio_queue),
-     SKEL(links.on_bio_queue)},
-    {LTN_HOST_BLOCK, "block_rq_issue", 1, false, SKEL(progs.on_block_issue),
-     SKEL(links.on_block_issue)},
-    {LTN_HOST_BLOCK, "block_rq_complete", 3, false, SKEL(progs.on_block_complete),
-     SKEL(links.on_block_complete)},
-    {LTN_HOST_BLOCK, "block_rq_requeue", 1, true, SKEL(progs.on_block_requeue),
-     SKEL(links.on_block_requeue)},
-    {LTN_HOST_TCP, "tcp_retransmit_skb", 2, false, SKEL(progs.on_retransmit),
-     SKEL(links.on_retransmit)},
-    {LTN_HOST_NET, "sock_send_length", 3, false, SKEL(progs.on_socket_send),
-     SKEL(links.on_socket_send)},
-    {LTN_HOST_NET, "sock_recv_length", 3, false, SKEL(progs.on_socket_receive),
-     SKEL(links.on_socket_receive)},
-    {LTN_HOST_FILES, "sys_enter_openat", 0, false, SKEL(progs.on_openat), SKEL(links.on_openat)},
-    {LTN_HOST_FILES, "sys_exit_openat", 0, false, SKEL(progs.on_openat_done),
-     SKEL(links.on_openat_done)},
-    {LTN_HOST_FILES, "sys_enter_open", 0, true, SKEL(progs.on_open), SKEL(links.on_open)},
-    {LTN_HOST_FILES, "sys_exit_open", 0, true, SKEL(progs.on_open_done), SKEL(links.on_open_done)},
-    {LTN_HOST_MEMORY, "mm_page_alloc", 2, false, SKEL(progs.on_page_alloc),
-     SKEL(links.on_page_alloc)},
-    {LTN_HOST_MEMORY, "mm_vmscan_direct_reclaim_begin", 1, true, SKEL(progs.on_reclaim_begin),
-     SKEL(links.on_reclaim_begin)},
-    {LTN_HOST_MEMORY, "mm_vmscan_direct_reclaim_end", 1, true, SKEL(progs.on_reclaim_end),
-     SKEL(links.on_reclaim_end)},
+    {LTN_HOST_BLOCK, TP, "block_bio_queue", 1, false, ALWAYS, PROGRAM(on_bio_queue)},
+    {LTN_HOST_BLOCK, TP, "block_rq_issue", 1, false, ALWAYS, PROGRAM(on_block_issue)},
+    {LTN_HOST_BLOCK, TP, "block_rq_complete", 3, false, ALWAYS, PROGRAM(on_block_complete)},
+    {LTN_HOST_BLOCK, TP, "block_rq_requeue", 1, true, ALWAYS, PROGRAM(on_block_requeue)},
+    {LTN_HOST_TCP, TP, "tcp_retransmit_skb", 2, false, ALWAYS, PROGRAM(on_retransmit)},
+    {LTN_HOST_NET, TP, "sock_send_length", 3, false, NEW, PROGRAM(on_socket_send)},
+    {LTN_HOST_NET, TP, "sock_recv_length", 3, false, NEW, PROGRAM(on_socket_receive)},
+    {LTN_HOST_NET, FUNCTION, "inet_sendmsg", 0, false, OLD, PROGRAM(on_inet_send)},
+    {LTN_HOST_NET, FUNCTION, "inet_recvmsg", 0, false, OLD, PROGRAM(on_inet_receive)},
+    {LTN_HOST_NET, FUNCTION, "inet6_sendmsg", 0, true, OLD, PROGRAM(on_inet6_send)},
+    {LTN_HOST_NET, FUNCTION, "inet6_recvmsg", 0, true, OLD, PROGRAM(on_inet6_receive)},
+    {LTN_HOST_FILES, SYSCALL, "sys_enter_openat", 0, false, ALWAYS, PROGRAM(on_openat)},
+    {LTN_HOST_FILES, SYSCALL, "sys_exit_openat", 0, false, ALWAYS, PROGRAM(on_openat_done)},
+    {LTN_HOST_FILES, SYSCALL, "sys_enter_open", 0, true, ALWAYS, PROGRAM(on_open)},
+    {LTN_HOST_FILES, SYSCALL, "sys_exit_open", 0, true, ALWAYS, PROGRAM(on_open_done)},
+    {LTN_HOST_MEMORY, TP, "mm_page_alloc", 2, false, ALWAYS, PROGRAM(on_page_alloc)},
+    {LTN_HOST_MEMORY, TP, "mm_vmscan_direct_reclaim_begin", 1, true, ALWAYS,
+     PROGRAM(on_reclaim_begin)},
+    {LTN_HOST_MEMORY, TP, "mm_vmscan_direct_reclaim_end", 1, true, ALWAYS, PROGRAM(on_reclaim_end)},
 };
 
 static const struct {
@@ -63,7 +69,8 @@ static const struct {
 } families[] = {
     {LTN_HOST_BLOCK, "disks", "the kernel has no block layer"},
     {LTN_HOST_TCP, "TCP", "the kernel does not tell of segments sent again"},
-    {LTN_HOST_NET, "sockets", "needs Linux 6.3 or later (sock_send_length)"},
+    {LTN_HOST_NET, "sockets",
+     "neither the tracepoints of Linux 6.3 nor the functions of older kernels are there"},
     {LTN_HOST_FILES, "files",
      "the tracepoints of system calls are not to be seen in /sys/kernel/tracing (tracefs)"},
     {LTN_HOST_MEMORY, "memory", "the kernel does not tell of page allocations"},
@@ -106,8 +113,22 @@ static bool syscall_tracepoint_exists(const char *name)
 
 static bool exists(const struct program *p)
 {
-    return p->args == 0 ? syscall_tracepoint_exists(p->tracepoint)
-                        : ltn_tracepoint_arg_count(p->tracepoint) >= p->args;
+    switch (p->place) {
+    case SYSCALL:
+        return syscall_tracepoint_exists(p->name);
+    case FUNCTION:
+        return ltn_kernel_has_function(p->name);
+    case TRACEPOINT:
+        break;
+    }
+    return ltn_tracepoint_arg_count(p->name) >= p->args;
+}
+
+/* Is it one of those for this kernel? */
+static bool is_meant(const struct program *p)
+{
+    return p->variant == ALWAYS || (ltn_tracepoint_arg_count("sock_send_length") >= 0) ==
+                                       (p->variant == WITH_SOCK_TRACEPOINTS);
 }
 
 static void note_line(struct ltn_buf *note, const char *name, const char *why)
@@ -121,8 +142,9 @@ uint32_t ltn_families_possible(uint32_t wanted, struct ltn_buf *note)
 {
     uint32_t can = wanted;
     for (size_t i = 0; i < LTN_ARRAY_SIZE(programs); i++) {
-        if ((wanted & programs[i].family) && !programs[i].optional && !exists(&programs[i])) {
-            can &= ~programs[i].family;
+        const struct program *p = &programs[i];
+        if ((wanted & p->family) && is_meant(p) && !p->optional && !exists(p)) {
+            can &= ~p->family;
         }
     }
     for (size_t i = 0; i < LTN_ARRAY_SIZE(families); i++) {
@@ -136,8 +158,9 @@ uint32_t ltn_families_possible(uint32_t wanted, struct ltn_buf *note)
 void ltn_families_choose(struct agent *skel, uint32_t chosen)
 {
     for (size_t i = 0; i < LTN_ARRAY_SIZE(programs); i++) {
-        bool load = (chosen & programs[i].family) != 0 && exists(&programs[i]);
-        (void)bpf_program__set_autoload(program_of(skel, &programs[i]), load);
+        const struct program *p = &programs[i];
+        bool load = (chosen & p->family) != 0 && is_meant(p) && exists(p);
+        (void)bpf_program__set_autoload(program_of(skel, p), load);
     }
     if (!(chosen & LTN_HOST_BLOCK)) {
         (void)bpf_map__set_max_entries(skel->maps.block_owners, 1);

@@ -160,13 +160,18 @@ static bool kind_works(struct agent *skel, enum ltn_link_kind kind)
     return rc == -EBADF;
 }
 
-static void add_note(struct ltn_probes *p, const char *what, int rc)
+static void add_to_note(struct ltn_buf *note, const char *what, int rc)
 {
-    (void)ltn_buf_printf(&p->note, "%s%s: %s", p->note.len > 0 ? "; " : "", what, ltn_err_str(rc));
+    (void)ltn_buf_printf(note, "%s%s: %s", note->len > 0 ? "; " : "", what, ltn_err_str(rc));
 }
 
-/* With one kind of link: everything, else without the host families, else without the scheduler
- * program. *ret_lost says what had to be left out (NULL: nothing), *ret_why the error. */
+static void add_note(struct ltn_probes *p, const char *what, int rc)
+{
+    add_to_note(&p->note, what, rc);
+}
+
+/* With one kind of link: everything, else without sockets, without all host families, without the
+ * scheduler program. *ret_lost says what had to be left out (NULL: nothing), *ret_why the error. */
 static int load_kind(struct ltn_probes *p, const struct ltn_probes_opts *o, enum ltn_link_kind kind,
                      uint32_t host, const char **ret_lost, int *ret_why)
 {
@@ -175,6 +180,7 @@ static int load_kind(struct ltn_probes *p, const struct ltn_probes_opts *o, enum
         uint32_t host;
         const char *lost;
     } tries[] = {{!o->no_sched, host, NULL},
+                 {!o->no_sched, host & ~(uint32_t)LTN_HOST_NET, "sockets"},
                  {!o->no_sched, 0, "host families"},
                  {false, host, "sched_switch"},
                  {false, 0, "sched_switch and host families"}};
@@ -210,7 +216,7 @@ static int load_best(struct ltn_probes *p, const struct ltn_probes_opts *o)
         if (rc == 0 && kind_works(p->skel, ladder[i])) {
             p->kind = ladder[i];
             if (lost != NULL) {
-                add_note(p, lost, why);
+                add_to_note(p->sched == !o->no_sched ? &p->host_note : &p->note, lost, why);
             }
             return 0;
         }

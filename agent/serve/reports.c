@@ -227,7 +227,7 @@ static const struct capability capabilities[] = {
     {"step_time", "step, self and peer-wait time of each rank of a synchronous job", NULL},
     {"preemptors", "which process held the CPU that a rank waited for", NULL},
     {"disk_io", "requests, bytes, times and queue depth by disk and by process", NULL},
-    {"socket_io", "calls and bytes of traced processes by peer (Linux 6.3 or later)", NULL},
+    {"socket_io", "calls and bytes of traced processes by peer", NULL},
     {"tcp_retransmits", "segments sent again, with both ends", NULL},
     {"file_opens", "opens of traced processes; by path those that failed or were slow", NULL},
     {"memory_allocation", "bytes that traced processes took, and time in direct reclaim", NULL},
