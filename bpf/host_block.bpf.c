@@ -143,7 +143,12 @@ int on_block_issue(struct bpf_raw_tracepoint_args *ctx)
     new.key.op = op_of(rq);
     new.issued_ns = bpf_ktime_get_ns();
     new.made_ns = BPF_CORE_READ(rq, start_time_ns);
-    if (bpf_map_update_elem(&block_in_flight, &at, &new, BPF_NOEXIST) != 0) {
+    /* An end that no program was told of: the kernel lets none interrupt itself. */
+    struct ltn_block_in_flight *old = bpf_map_lookup_elem(&block_in_flight, &at);
+    if (old) {
+        change_depth(&old->key, (ltn_u64)-1);
+    }
+    if (bpf_map_update_elem(&block_in_flight, &at, &new, BPF_ANY) != 0) {
         count_drop(LTN_DROP_MAP_HOST);
         return 0;
     }
