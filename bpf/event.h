@@ -328,12 +328,15 @@ struct ltn_block_stats {
 /* Map host_net: calls on sockets. Addresses as they lie in packets; 16 bytes for IPv6, 4 for IPv4,
  * zeros for the rest. */
 #define LTN_ADDRESS_BYTES 16
+#define LTN_SIDE_CLIENT   0
+#define LTN_SIDE_SERVER   1
+#define LTN_SIDE_UNKNOWN  2
 struct ltn_net_key {
     ltn_u32 tgid;
     ltn_u16 family;
     ltn_u16 protocol;
-    ltn_u16 port;   /* the lower of the two ports: the service */
-    ltn_u16 server; /* 1: the service is on this side */
+    ltn_u16 port; /* of the service; of the peer when the side is not known */
+    ltn_u16 side; /* LTN_SIDE_*: where this process stands */
     ltn_u8 peer[LTN_ADDRESS_BYTES];
 };
 struct ltn_net_stats {

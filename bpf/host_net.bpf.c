@@ -8,6 +8,7 @@
 #define STATE_SYN_RECV     3
 #define STATE_NEW_SYN_RECV 12
 #define FLAG_PEEK          2
+#define GIVEN_PORTS        32768
 #define EAGAIN_NR          11
 
 struct {
@@ -56,6 +57,15 @@ static __always_inline void remember_owner(struct sock *sk, struct ltn_socket_ow
     }
 }
 
+/* The service has the lower port, unless both are such as the kernel gives out by itself. */
+static __always_inline ltn_u16 side_of(ltn_u16 local, ltn_u16 peer)
+{
+    if (local >= GIVEN_PORTS && peer >= GIVEN_PORTS) {
+        return LTN_SIDE_UNKNOWN;
+    }
+    return peer == 0 || local < peer ? LTN_SIDE_SERVER : LTN_SIDE_CLIENT;
+}
+
 /* Sums of the peer that the socket is connected to; a socket without one has zeros as its peer. */
 static __always_inline struct ltn_net_stats *peer_stats(struct sock *sk, struct ltn_host_process *p,
                                                         ltn_u32 tgid)
@@ -67,8 +77,8 @@ static __always_inline struct ltn_net_stats *peer_stats(struct sock *sk, struct 
         ltn_u16 local = sk->__sk_common.skc_num;
         ltn_u16 peer = host_order(sk->__sk_common.skc_dport);
         struct ltn_socket_owner owner = {.tgid = tgid, .local_port = local, .peer_port = peer};
-        key.server = peer == 0 || local < peer;
-        key.port = key.server ? local : peer;
+        key.side = side_of(local, peer);
+        key.port = key.side == LTN_SIDE_SERVER ? local : peer;
         if (key.family == FAMILY_INET) {
             __builtin_memcpy(key.peer, &sk->__sk_common.skc_daddr, 4);
         } else if (bpf_core_field_exists(sk->__sk_common.skc_v6_daddr)) {

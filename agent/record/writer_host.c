@@ -189,6 +189,7 @@ static int store_net(struct ltn_writer *w, const struct ltn_window *window, int6
                      const struct ltn_host_net_row *r)
 {
     static const uint8_t none[LTN_ADDRESS_BYTES];
+    static const char *const sides[] = {[LTN_SIDE_CLIENT] = "client", [LTN_SIDE_SERVER] = "server"};
     const struct ltn_net_stats *d = &r->delta;
     const uint64_t values[] = {d->sends,          d->sent_bytes,  d->receives,
                                d->received_bytes, d->would_block, d->failed};
@@ -217,7 +218,8 @@ static int store_net(struct ltn_writer *w, const struct ltn_window *window, int6
     } else {
         ltn_stmt_null(s, 5);
     }
-    ltn_stmt_text(s, 6, internet ? (r->key.server ? "server" : "client") : NULL);
+    ltn_stmt_text(s, 6,
+                  internet && r->key.side < LTN_ARRAY_SIZE(sides) ? sides[r->key.side] : NULL);
     bind_sums(s, 7, values, LTN_ARRAY_SIZE(values));
     return ltn_stmt_run(s);
 }

@@ -44,8 +44,15 @@ except BlockingIOError:
 class Echo:
     """A server that sends back what it gets, on 127.0.0.1 and ::1."""
 
-    def __init__(self):
-        self.socket = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    def __init__(self, given=False):
+        self.socket = None
+        # A port below those that the kernel gives to clients, unless such a one is asked for.
+        for port in [0] if given else range(20000, 30000):
+            try:
+                self.socket = socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
+                break
+            except OSError:
+                continue
         self.port = self.socket.getsockname()[1]
         threading.Thread(target=self._serve, daemon=True).start()
 
@@ -92,7 +99,10 @@ def test_every_way_to_use_a_socket_is_counted_by_peer(procs, tmp_path):
 
 def test_a_server_is_named_by_its_own_port(procs, tmp_path):
     host.require()
-    port = harness.free_port()
+    for port in range(30000, 32000):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                break
     sim = cap.Sim(procs, tmp_path)
     agent = cap.Agent(procs, tmp_path)
     load = host.Load(sim, tmp_path, """
@@ -111,9 +121,23 @@ for i in range(3):
     agent.stop()
     rows = agent.rows("SELECT peer, port, side, sum(received_bytes) n FROM socket_io WHERE pid = ? AND"
                       " protocol = 'tcp' GROUP BY peer, port, side", load.pid)
-    if port < 32768:
-        assert [tuple(r) for r in rows] == [("127.0.0.1", port, "server", 15)]
-    assert sum(r["n"] for r in rows) == 15
+    assert [tuple(r) for r in rows] == [("127.0.0.1", port, "server", 15)]
+
+
+def test_between_two_given_ports_nobody_is_the_server(procs, tmp_path):
+    host.require()
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as f:
+        if int(f.read().split()[0]) < 32768:
+            pytest.skip("needs the usual range of local ports")
+    echo = Echo(given=True)
+    sim = cap.Sim(procs, tmp_path)
+    agent = cap.Agent(procs, tmp_path)
+    load = host.Load(sim, tmp_path, SCRIPT, words=("127.0.0.1", echo.port))
+    load.finish()
+    agent.stop()
+    rows = agent.rows("SELECT peer, port, side, sum(sent_bytes) n FROM socket_io WHERE pid = ? AND protocol = 'tcp'"
+                      " GROUP BY peer, port, side", load.pid)
+    assert [tuple(r) for r in rows] == [("127.0.0.1", echo.port, None, 3 * ROUNDS * BYTES)]
 
 
 @pytest.fixture(name="lossy")
