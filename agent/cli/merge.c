@@ -57,8 +57,9 @@ static const struct table tables[] = {
      "WGrrirrrrriiiir"},
     {"agent_health",
      "window_id,calls_seen,records_emitted,records_read,drops,windows_dropped,records_dropped,"
-     "map_bytes,cpu_seconds,rss_bytes,traced_processes,attached_probes",
-     "Wiiitiiiriii"},
+     "map_bytes,cpu_seconds,rss_bytes,traced_processes,attached_probes,attached_files,"
+     "unattached_files,hidden_processes,silent_processes,silent_total,attach_delay_max_ns",
+     "Wiiitiiiriiiiiiiii"},
     {"host_processes",
      "window_id,proc_id,parent_pid,page_bytes,reclaims,reclaim_ns,opens,open_ns,opens_failed,"
      "opens_missing,opens_slow,opens_untold,socket_calls,socket_sent_bytes,socket_received_bytes,"
@@ -465,8 +466,31 @@ static int has_column(struct merge *m, const char *table, const char *column, si
     return found(s);
 }
 
-/* Selects the columns of a table; NULL for what the input does not have. 1, 0 when it has not even
- * the first, or negative. */
+/* What a column holds in rows from before it was added, as SQL. */
+static int put_default(struct merge *m, const char *table, const char *column, size_t n,
+                       struct ltn_buf *b)
+{
+    struct ltn_stmt *s;
+    char name[64];
+    (void)snprintf(name, sizeof(name), "%.*s", (int)n, column);
+    int rc = ltn_db_prepare(
+        m->out, "SELECT coalesce(dflt_value, 'NULL') FROM pragma_table_info(?) WHERE name = ?", &s);
+    if (rc < 0) {
+        return rc;
+    }
+    ltn_stmt_text(s, 1, table);
+    ltn_stmt_text(s, 2, name);
+    rc = ltn_stmt_step(s);
+    if (rc == 1) {
+        rc = ltn_buf_puts(b, ltn_stmt_col_text(s, 0));
+        ltn_stmt_reset(s);
+        return rc;
+    }
+    return rc < 0 ? rc : LTN_ERR_NOT_FOUND;
+}
+
+/* Selects the columns of a table; the default of what the input does not have. 1, 0 when it has not
+ * even the first, or negative. */
 static int make_select(struct merge *m, const struct table *t, struct ltn_buf *b)
 {
     ltn_buf_reset(b);
@@ -477,8 +501,11 @@ static int make_select(struct merge *m, const struct table *t, struct ltn_buf *b
         if (rc < 0 || (rc == 0 && at == t->columns)) {
             return rc;
         }
-        (void)ltn_buf_printf(b, "%s%.*s", at == t->columns ? "" : ",", rc == 1 ? (int)n : 4,
-                             rc == 1 ? at : "NULL");
+        (void)ltn_buf_puts(b, at == t->columns ? "" : ",");
+        rc = rc == 1 ? ltn_buf_append(b, at, n) : put_default(m, t->name, at, n, b);
+        if (rc < 0) {
+            return rc;
+        }
         at += n + (at[n] == ',');
     }
     (void)ltn_buf_printf(b, " FROM %s%s", t->name, t->kinds[0] == 'K' ? " ORDER BY id" : "");
