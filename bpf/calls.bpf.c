@@ -7,6 +7,7 @@
 #include "bpf/layouts.h"
 #include "bpf/nccl.h"
 #include "bpf/offcpu.h"
+#include "bpf/host.h"
 #include "bpf/process.h"
 
 #define LAUNCH_CONFIG_STREAM 32 /* cudaLaunchConfig_t, CUlaunchConfig */
@@ -57,7 +58,9 @@ static __always_inline struct ltn_process *process_of(ltn_u32 tgid)
         struct ltn_process fresh = {0};
         if (bpf_map_update_elem(&processes, &tgid, &fresh, BPF_NOEXIST) == 0) {
             struct task_struct *task = bpf_get_current_task_btf();
-            emit_process(LTN_EVENT_SEEN, task, tgid, BPF_CORE_READ(task, real_parent, tgid), 0);
+            ltn_u32 parent = BPF_CORE_READ(task, real_parent, tgid);
+            emit_process(LTN_EVENT_SEEN, task, tgid, parent, 0);
+            host_watch(task, tgid, parent);
         }
         p = bpf_map_lookup_elem(&processes, &tgid);
     }

@@ -218,7 +218,7 @@ struct ltn_event_comm {
  * traced call of a process. Name and start are here because a short-lived process is gone when user
  * space looks. */
 struct ltn_event_process {
-    struct ltn_event_hdr hdr;
+    struct ltn_event_hdr hdr; /* reserved = 1: a descendant that made no traced call itself */
     ltn_u64 start_boottime_ns;
     ltn_u32 parent_tgid;
     ltn_s32 exit_code;
@@ -299,16 +299,18 @@ struct ltn_comm_state {
     ltn_u32 reserved;
 };
 
-/* Map preemptors: who had the CPU while a traced thread waited for it. Key {traced tgid, tgid that
- * ran}. */
+/* Map preemptors: who had the CPU while a traced thread waited for it. */
 struct ltn_preemptor_key {
-    ltn_u32 tgid;
-    ltn_u32 by_tgid;
+    ltn_u32 tgid; /* who waited */
+    ltn_u32 tid;
+    ltn_u32 by_tgid; /* who ran */
 };
 struct ltn_preemptor_stats {
     ltn_u64 waited_ns;
     ltn_u64 times;
     ltn_u64 by_cgroup;
+    ltn_u32 by_tid; /* the thread of by_tgid that ran the first time */
+    ltn_u32 reserved;
     char by_comm[LTN_COMM_BYTES];
 };
 
@@ -320,6 +322,119 @@ struct ltn_preemptor_stats {
 #define LTN_DIRECTION_MAX 4
 #define LTN_DATA_TYPE_MAX 31
 #define LTN_RANKS_MAX     (1 << 20)
+/*
+ * What the host does to a traced process and to the node, aggregated by the host families. All of
+ * it only grows; user space reads it once a window and makes differences.
+ */
+
+/* Map host_processes: processes that made a traced call, and their descendants from then on. */
+struct ltn_host_process {
+    ltn_u64 start_boottime_ns;
+    ltn_u64 pages;    /* allocated on behalf of it by the page allocator */
+    ltn_u64 reclaims; /* times it had to free memory before it got some (direct reclaim) */
+    ltn_u64 reclaim_ns;
+    ltn_u64 opens;
+    ltn_u64 open_ns;
+    ltn_u64 opens_failed;  /* opens_missing among them */
+    ltn_u64 opens_missing; /* ENOENT */
+    ltn_u64 opens_slow;
+    ltn_u64 opens_untold; /* failed or slow, but host_files had no room for the path */
+    ltn_u64 socket_calls;
+    ltn_u64 socket_sent_bytes;
+    ltn_u64 socket_received_bytes;
+    ltn_u64 socket_untold; /* calls for whose peer host_net had no room */
+    ltn_u64 block_read_bytes;
+    ltn_u64 block_written_bytes;
+    ltn_u32 parent_tgid;
+    ltn_u32 ended; /* user space takes the entry out once it has read the last sums */
+    char comm[LTN_COMM_BYTES];
+};
+
+enum ltn_block_op { LTN_BLOCK_READ = 0, LTN_BLOCK_WRITE, LTN_BLOCK_FLUSH, LTN_BLOCK_OTHER };
+
+/* Map host_block. tgid 0: issued by nobody traced (kernel threads that write back among them). */
+struct ltn_block_key {
+    ltn_u32 tgid;
+    ltn_u32 major;
+    ltn_u32 minor;
+    ltn_u32 op; /* enum ltn_block_op */
+};
+#define LTN_DISK_NAME_BYTES 32
+struct ltn_block_stats {
+    ltn_u64 requests;
+    ltn_u64 bytes;
+    ltn_u64 errors;
+    ltn_u64 queued_ns;  /* from its making until the driver got it */
+    ltn_u64 service_ns; /* from there until it was done */
+    ltn_u64 max_ns;     /* longest queued + service */
+    ltn_u64 depth_sum; /* requests that the driver had, this one among them, when it got this one */
+    ltn_u64 depth_max;
+    char disk[LTN_DISK_NAME_BYTES];
+};
+
+/* Map host_net: calls on sockets. Addresses as they lie in packets; 16 bytes for IPv6, 4 for IPv4,
+ * zeros for the rest. */
+#define LTN_ADDRESS_BYTES 16
+#define LTN_SIDE_CLIENT   0
+#define LTN_SIDE_SERVER   1
+#define LTN_SIDE_UNKNOWN  2
+struct ltn_net_key {
+    ltn_u32 tgid;
+    ltn_u16 family;
+    ltn_u16 protocol;
+    ltn_u16 port; /* of the service; of the peer when the side is not known */
+    ltn_u16 side; /* LTN_SIDE_*: where this process stands */
+    ltn_u8 peer[LTN_ADDRESS_BYTES];
+};
+struct ltn_net_stats {
+    ltn_u64 sends;
+    ltn_u64 sent_bytes;
+    ltn_u64 receives;
+    ltn_u64 received_bytes;
+    ltn_u64 would_block; /* calls that found nothing to do (EAGAIN) */
+    ltn_u64 failed;      /* other errors */
+};
+
+/* Map host_retransmits. */
+struct ltn_retransmit_key {
+    ltn_u8 local[LTN_ADDRESS_BYTES];
+    ltn_u8 peer[LTN_ADDRESS_BYTES];
+    ltn_u16 local_port;
+    ltn_u16 peer_port;
+    ltn_u32 family;
+};
+struct ltn_retransmit_stats {
+    ltn_u64 segments;
+    ltn_u64 handshake; /* of them while the connection was being made */
+    ltn_u32 tgid;      /* traced process that used the socket; 0 = none known */
+    ltn_u32 reserved;
+};
+
+/* Map host_files: opens that failed or were slow, by path as the process wrote it. */
+#define LTN_FILE_PATH_BYTES 192
+struct ltn_file_key {
+    ltn_u64 path_hash;
+    ltn_u32 tgid;
+    ltn_u32 reserved;
+};
+struct ltn_file_stats {
+    ltn_u64 failed;
+    ltn_u64 missing;
+    ltn_u64 slow;
+    ltn_u64 spent_ns; /* in all of them */
+    ltn_u64 max_ns;
+    ltn_s32 last_errno; /* of the last that failed */
+    ltn_u32 reserved;
+    char path[LTN_FILE_PATH_BYTES]; /* cut when longer; "" when it could not be read */
+};
+
+/* Host families, as bits. */
+#define LTN_HOST_BLOCK  0x01
+#define LTN_HOST_TCP    0x02
+#define LTN_HOST_NET    0x04
+#define LTN_HOST_FILES  0x08
+#define LTN_HOST_MEMORY 0x10
+#define LTN_HOST_ALL    0x1f
 
 /* Per-CPU counters of records that could not be kept, and of state that could not be stored. */
 enum ltn_drop {
@@ -332,6 +447,7 @@ enum ltn_drop {
     LTN_DROP_NESTING,    /* more calls inside each other than the task keeps */
     LTN_DROP_ARGUMENT,   /* an argument in user memory could not be read */
     LTN_DROP_IMPOSSIBLE, /* an argument read as what it cannot be, in a call that succeeded */
+    LTN_DROP_MAP_HOST, /* no room in a map of a host family */
     LTN_DROPS,
 };
 
@@ -357,6 +473,7 @@ struct ltn_bpf_config {
     ltn_u32 sample_every; /* 0: only policy records; 1: every call; N: one in N of the rest */
     ltn_u32 wake_bytes;   /* ring fill at which user space is woken */
     ltn_u32 pid_level;    /* depth of the agent's pid namespace */
+    ltn_u64 open_slow_ns; /* an open that takes longer is told by its path */
 };
 
 #ifndef __bpf__
@@ -365,6 +482,14 @@ _Static_assert(sizeof(struct ltn_event_call) == 88, "call record is part of the 
 _Static_assert(sizeof(struct ltn_event_sync) == 192, "sync record is part of the ABI");
 _Static_assert(sizeof(struct ltn_event_collective) == 128, "collective record is part of the ABI");
 _Static_assert(sizeof(struct ltn_event_comm) == 120, "communicator record is part of the ABI");
+_Static_assert(sizeof(struct ltn_event_process) == 56, "process record is part of the ABI");
+_Static_assert(sizeof(struct ltn_host_process) == 152, "part of the ABI");
+_Static_assert(sizeof(struct ltn_block_key) == 16, "part of the ABI");
+_Static_assert(sizeof(struct ltn_block_stats) == 96, "part of the ABI");
+_Static_assert(sizeof(struct ltn_net_key) == 28, "part of the ABI");
+_Static_assert(sizeof(struct ltn_retransmit_key) == 40, "part of the ABI");
+_Static_assert(sizeof(struct ltn_file_stats) == 240, "part of the ABI");
+_Static_assert(sizeof(struct ltn_preemptor_key) == 12, "part of the ABI");
 #endif
 
 #endif /* LTN_BPF_EVENT_H */

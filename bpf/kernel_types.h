@@ -86,6 +86,45 @@ struct signal_struct {
     atomic_t live;
     unsigned int flags;
 };
+struct gendisk {
+    int major;
+    int first_minor;
+    char disk_name[32];
+};
+struct request_queue {
+    struct gendisk *disk;
+};
+struct bio;
+struct request {
+    struct request_queue *q;
+    struct bio *bio;
+    unsigned int cmd_flags;
+    unsigned int __data_len;
+    __u64 start_time_ns;
+};
+struct in6_addr {
+    union {
+        __u8 u6_addr8[16];
+    } in6_u;
+};
+struct sock_common {
+    __be32 skc_daddr;
+    __be32 skc_rcv_saddr;
+    __be16 skc_dport;
+    __u16 skc_num;
+    unsigned short skc_family;
+    volatile unsigned char skc_state;
+    struct in6_addr skc_v6_daddr;
+    struct in6_addr skc_v6_rcv_saddr;
+};
+struct sock {
+    struct sock_common __sk_common;
+    __u16 sk_protocol;
+};
+struct msghdr;
+struct socket {
+    struct sock *sk;
+};
 struct task_struct {
     unsigned int __state;
     int pid;

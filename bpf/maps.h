@@ -16,6 +16,9 @@ struct bpf_raw_tracepoint_args;
  * and one to spare). */
 #define LTN_NESTING 4
 
+/* 14,000 records: more than the machine can make between two looks of user space. */
+#define CRITICAL_RING_BYTES (1024 * 1024)
+
 /* Set before load. */
 const volatile struct ltn_bpf_config config = {0};
 const volatile ltn_u32 have_sched =
@@ -68,6 +71,8 @@ struct ltn_task {
     ltn_u64 clock_ns; /* this clock less the scheduler's */
     ltn_u32 out_reason;
     ltn_u32 by_tgid; /* who had the CPU when this task got it back */
+    ltn_u32 by_tid;
+    ltn_u32 reserved;
     ltn_u64 by_cgroup;
     char by_comm[LTN_COMM_BYTES];
     /* The running host segment. */
@@ -174,7 +179,7 @@ struct {
 
 struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);
-    __uint(max_entries, 256 * 1024);
+    __uint(max_entries, CRITICAL_RING_BYTES);
 } critical SEC(".maps");
 
 struct {

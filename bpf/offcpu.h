@@ -9,14 +9,17 @@
 /* Shorter waits are not worth a map update; they stay in the sums. */
 #define PREEMPTOR_MIN_NS 20000
 
-static __always_inline void note_preemptor(struct ltn_task *t, ltn_u32 tgid, ltn_u64 waited_ns)
+static __always_inline void note_preemptor(struct ltn_task *t, struct task_struct *task,
+                                           ltn_u64 waited_ns)
 {
-    struct ltn_preemptor_key key = {.tgid = tgid, .by_tgid = t->by_tgid};
+    struct ltn_preemptor_key key = {
+        .tgid = (ltn_u32)task->tgid, .tid = (ltn_u32)task->pid, .by_tgid = t->by_tgid};
     struct ltn_preemptor_stats *s = bpf_map_lookup_elem(&preemptors, &key);
     if (!s) {
         struct ltn_preemptor_stats fresh = {0};
         __builtin_memcpy(fresh.by_comm, t->by_comm, sizeof(fresh.by_comm));
         fresh.by_cgroup = t->by_cgroup;
+        fresh.by_tid = t->by_tid;
         bpf_map_update_elem(&preemptors, &key, &fresh, BPF_NOEXIST);
         s = bpf_map_lookup_elem(&preemptors, &key);
         if (!s) {
@@ -66,7 +69,7 @@ static __always_inline void settle(struct ltn_task *t, struct task_struct *task)
         t->blocked_ns[reason] += off - waited;
     }
     if (waited >= PREEMPTOR_MIN_NS && t->by_tgid != 0) {
-        note_preemptor(t, task->tgid, waited);
+        note_preemptor(t, task, waited);
     }
     t->out_ns = 0;
 }

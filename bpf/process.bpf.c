@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Life of traced processes, on the ring that calls cannot flood. */
+#include "bpf/host.h"
 #include "bpf/process.h"
 
 #define SIGNAL_GROUP_EXIT 4
@@ -9,8 +10,11 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 {
     struct task_struct *task = (struct task_struct *)((ltn_u64 *)ctx)[0];
     ltn_u32 tgid = BPF_CORE_READ(task, tgid);
-    if (bpf_map_lookup_elem(&processes, &tgid) ||
-        ((config.scope_mode & LTN_TRACE_PIDS) && bpf_map_lookup_elem(&scope_tgids, &tgid))) {
+    struct ltn_host_process *p = host_of(tgid);
+    if (p) {
+        bpf_core_read(p->comm, sizeof(p->comm), &task->comm);
+    }
+    if (p || bpf_map_lookup_elem(&processes, &tgid)) {
         emit_process(LTN_EVENT_EXEC, task, tgid, BPF_CORE_READ(task, real_parent, tgid), 0);
     }
     return 0;
@@ -49,7 +53,10 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
         }
         return 0;
     }
-    if (bpf_map_lookup_elem(&processes, &tgid)) {
+    /* Several last threads may each find that no other lives: the first one tells. */
+    struct ltn_host_process *p = bpf_map_lookup_elem(&host_processes, &tgid);
+    int told = p && __sync_val_compare_and_swap(&p->ended, 0, 1) != 0;
+    if (!told && (p || bpf_map_lookup_elem(&processes, &tgid))) {
         emit_process(LTN_EVENT_EXIT, task, tgid, BPF_CORE_READ(task, real_parent, tgid),
                      BPF_CORE_READ(task, exit_code));
     }
@@ -67,16 +74,20 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
     if (tgid == parent_tgid) {
         return 0; /* a thread */
     }
+    int watched = host_of(parent_tgid) != 0;
+    if (watched) {
+        host_watch(child, tgid, parent_tgid);
+    }
     if (config.scope_mode & LTN_TRACE_PIDS) {
         ltn_u32 one = 1;
         if (!bpf_map_lookup_elem(&scope_tgids, &parent_tgid)) {
             return 0;
         }
         bpf_map_update_elem(&scope_tgids, &tgid, &one, BPF_ANY);
-    } else if (!bpf_map_lookup_elem(&processes, &parent_tgid)) {
-        return 0;
     }
-    emit_process(LTN_EVENT_FORK, child, tgid, parent_tgid, 0);
+    if (watched || bpf_map_lookup_elem(&processes, &parent_tgid)) {
+        emit_process(LTN_EVENT_FORK, child, tgid, parent_tgid, 0);
+    }
     return 0;
 }
 

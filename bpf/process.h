@@ -5,6 +5,14 @@
 
 #include "bpf/maps.h"
 
+/* Nothing here may be lost: user space is woken long before the ring is full. */
+static __always_inline ltn_u64 critical_wake_flag(void)
+{
+    return bpf_ringbuf_query(&critical, BPF_RB_AVAIL_DATA) >= CRITICAL_RING_BYTES / 8
+               ? BPF_RB_FORCE_WAKEUP
+               : BPF_RB_NO_WAKEUP;
+}
+
 static __always_inline void emit_process(ltn_u16 type, struct task_struct *task, ltn_u32 tgid,
                                          ltn_u32 parent, int exit_code)
 {
@@ -19,6 +27,7 @@ static __always_inline void emit_process(ltn_u16 type, struct task_struct *task,
     e->hdr.size = sizeof(*e);
     e->hdr.tgid = tgid;
     e->hdr.tid = tgid;
+    e->hdr.reserved = !bpf_map_lookup_elem(&processes, &tgid);
     e->hdr.time_ns = bpf_ktime_get_ns();
     e->parent_tgid = parent;
     e->exit_code = exit_code;
@@ -28,7 +37,7 @@ static __always_inline void emit_process(ltn_u16 type, struct task_struct *task,
         e->start_boottime_ns = BPF_CORE_READ(leader, start_boottime);
         bpf_core_read(e->comm, sizeof(e->comm), &leader->comm);
     }
-    bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+    bpf_ringbuf_submit(e, critical_wake_flag());
 }
 
 #endif /* LTN_BPF_PROCESS_H */

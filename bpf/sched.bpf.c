@@ -89,6 +89,7 @@ int BPF_PROG(on_sched_switch, _Bool preempt, struct task_struct *prev, struct ta
         t->in_ns = now ? now : bpf_ktime_get_ns();
         t->by_tgid = prev->pid != 0 && prev->pid != next->pid ? prev->tgid : 0;
         if (t->by_tgid != 0) {
+            t->by_tid = (ltn_u32)prev->pid;
             t->by_cgroup = cgroup_of(prev);
             __builtin_memcpy(t->by_comm, prev->comm, sizeof(t->by_comm));
         }

@@ -13,9 +13,12 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "capture/build.h"
+#include "capture/cgroups.h"
 #include "capture/host_state.h"
+#include "capture/host_maps.h"
 #include "capture/kernel_maps.h"
 #include "capture/procs.h"
+#include "capture/system.h"
 #include "stats/exphist.h"
 
 #define PROCS_MAX     8192
@@ -39,6 +42,10 @@ struct ltn_aggregate {
     uint64_t window_end_ns;
     uint64_t slow[LTN_OP_COUNT];
     struct ltn_pressure pressure;
+    struct ltn_host_maps host;
+    struct ltn_cgroups cgroups;
+    struct ltn_host_sampler sampler;
+    struct ltn_host_keeper keeper;
     pthread_t thread;
     _Atomic int stop;
     pthread_mutex_t stats_lock; /* guards shared, coverage and activity */
@@ -149,7 +156,9 @@ static void on_collective(struct ltn_aggregate *a, struct ltn_cap_proc *p,
 
 static void on_process(struct ltn_aggregate *a, const struct ltn_event_process *e)
 {
-    bool of_interest = e->hdr.type == LTN_EVENT_SEEN || e->hdr.type == LTN_EVENT_EXIT;
+    bool of_interest =
+        e->hdr.type == LTN_EVENT_SEEN || (e->hdr.type == LTN_EVENT_EXIT && e->hdr.reserved == 0);
+    ltn_host_maps_event(&a->host, e, e->hdr.time_ns + a->unix_minus_mono_ns);
     struct ltn_cap_proc *p = of_interest ? ltn_procs_get(&a->procs, e->hdr.tgid)
                                          : ltn_procs_find(&a->procs, e->hdr.tgid);
     if (p == NULL) {
@@ -160,6 +169,9 @@ static void on_process(struct ltn_aggregate *a, const struct ltn_event_process *
     }
     if (e->hdr.type != LTN_EVENT_OOM) {
         ltn_procs_told(p, e);
+    }
+    if (e->hdr.type == LTN_EVENT_SEEN) {
+        ltn_host_maps_adopt(&a->opts.maps, e->hdr.tgid);
     }
     if (e->hdr.type == LTN_EVENT_EXIT) {
         p->ended = true;
@@ -317,8 +329,7 @@ static void forget(struct ltn_aggregate *a, struct ltn_cap_proc *p)
         (void)bpf_map_delete_elem(m->comms, &p->comms[i].key);
     }
     for (size_t i = 0; i < p->preemptor_count; i++) {
-        struct ltn_preemptor_key key = {.tgid = p->tgid, .by_tgid = p->preemptors[i].by_tgid};
-        (void)bpf_map_delete_elem(m->preemptors, &key);
+        (void)bpf_map_delete_elem(m->preemptors, &p->preemptors[i].key);
     }
     (void)bpf_map_delete_elem(m->processes, &p->tgid);
     ltn_procs_drop(&a->procs, p->tgid);
@@ -464,7 +475,7 @@ static void share_stats(struct ltn_aggregate *a)
 {
     size_t count;
     struct ltn_activity *list = list_activity(a, &count);
-    a->stats.refused = a->procs.refused;
+    a->stats.refused = a->procs.refused + a->host.refused;
     (void)pthread_mutex_lock(&a->stats_lock);
     a->shared = a->stats;
     struct ltn_activity *old = a->activity;
@@ -476,6 +487,55 @@ static void share_stats(struct ltn_aggregate *a)
     free(list != NULL ? old : NULL);
 }
 
+/* CPU limits of the traced processes; one row each. */
+static int build_throttles(struct ltn_aggregate *a, struct ltn_window *w)
+{
+    struct ltn_host_throttle_row *rows =
+        ltn_arena_calloc(&w->arena, w->proc_count + 1, sizeof(*rows));
+    if (rows == NULL) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < w->proc_count; i++) {
+        const struct ltn_proc_window *p = &w->procs[i];
+        struct ltn_throttle t;
+        if (p->ended || !ltn_cgroups_throttle(&a->cgroups, p->pid, &t)) {
+            continue;
+        }
+        struct ltn_host_throttle_row *row = &rows[w->host.throttle_count++];
+        *row = (struct ltn_host_throttle_row){
+            .who = {.pid = p->pid, .start_ns = p->start_ns},
+            .path = ltn_arena_strndup(&w->arena, t.path, strlen(t.path)),
+            .periods = t.periods,
+            .throttled = t.throttled,
+            .throttled_ns = t.throttled_ns,
+            .throttled_total_ns = t.throttled_total_ns,
+        };
+        a->host.totals.throttled_ns += t.throttled_ns;
+        ltn_text_clean(row->who.comm, sizeof(row->who.comm), p->comm, strlen(p->comm));
+        if (row->path == NULL) {
+            return -ENOMEM;
+        }
+    }
+    w->host.throttles = rows;
+    w->host.totals.throttled_ns = a->host.totals.throttled_ns;
+    return 0;
+}
+
+/* What the host did. 0 or -ENOMEM. */
+static int build_host(struct ltn_aggregate *a, struct ltn_window *w)
+{
+    ltn_cgroups_turn(&a->cgroups);
+    int rc = ltn_host_maps_read(&a->host, &a->opts.maps, &w->arena, &w->host);
+    rc = rc == 0 ? build_throttles(a, w) : rc;
+    a->stats.read_errors += a->host.read_errors;
+    a->host.read_errors = 0;
+    ltn_host_sample(&a->sampler, &w->host.state);
+    w->host.has_state = true;
+    w->host.state_due = ltn_host_is_due(&a->keeper, &w->host.state, w->end_ns, a->opts.deadband,
+                                        a->opts.heartbeat_ns);
+    return rc;
+}
+
 static void end_window(struct ltn_aggregate *a, uint64_t end_ns)
 {
     struct ltn_gpu_view *view = NULL;
@@ -485,8 +545,13 @@ static void end_window(struct ltn_aggregate *a, uint64_t end_ns)
     }
     find_ended(a);
     read_maps(a);
-    struct ltn_window *w = ltn_window_build(&a->procs, view, a->window_start_ns, end_ns);
+    struct ltn_window *w =
+        ltn_window_build(&a->procs, view, &a->cgroups, a->window_start_ns, end_ns);
     a->stats.windows_total++;
+    if (w != NULL && build_host(a, w) != 0) {
+        ltn_window_free(w);
+        w = NULL;
+    }
     if (w != NULL) {
         ltn_pressure_share(&a->pressure, end_ns - a->window_start_ns, w);
         fill_health(a, &w->health);
@@ -520,6 +585,8 @@ static int wait_ms(const struct ltn_aggregate *a, uint64_t now_ns)
 static void *run(void *arg)
 {
     struct ltn_aggregate *a = arg;
+    struct ltn_host first;
+    ltn_host_sample(&a->sampler, &first); /* the first window's share of CPU has a beginning */
     a->window_start_ns = ltn_now_unix_ns();
     a->window_end_ns = (a->window_start_ns / a->opts.window_ns + 1) * a->opts.window_ns;
     a->unix_minus_mono_ns = ltn_mono_to_unix_ns(0);
@@ -561,6 +628,8 @@ struct ltn_aggregate *ltn_aggregate_new(const struct ltn_aggregate_opts *opts)
     }
     a->opts = *opts;
     ltn_procs_init(&a->procs, PROCS_MAX, opts->node != NULL ? opts->node : "");
+    ltn_host_maps_init(&a->host);
+    ltn_cgroups_init(&a->cgroups);
     (void)pthread_mutex_init(&a->stats_lock, NULL);
     if (opts->gpu != NULL) {
         a->gpu_view = calloc(1, sizeof(*a->gpu_view));
@@ -593,6 +662,8 @@ void ltn_aggregate_free(struct ltn_aggregate *a)
         return;
     }
     ltn_procs_done(&a->procs);
+    ltn_host_maps_done(&a->host);
+    ltn_cgroups_done(&a->cgroups);
     (void)pthread_mutex_destroy(&a->stats_lock);
     free(a->activity);
     free(a->gpu_view);

@@ -32,8 +32,10 @@ struct ltn_aggregate_opts {
     struct ltn_capture_sink sink;
     const char *node; /* name of this machine, borrowed; NULL = not known */
     uint64_t window_ns;
-    uint64_t map_bytes; /* for the health part of windows */
-    bool set_slow;      /* write the thresholds from which a call is worth a record */
+    uint64_t map_bytes;    /* for the health part of windows */
+    double deadband;       /* see ltn_host_is_due */
+    uint64_t heartbeat_ns; /* likewise */
+    bool set_slow;         /* write the thresholds from which a call is worth a record */
 };
 
 struct ltn_aggregate;

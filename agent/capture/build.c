@@ -109,7 +109,8 @@ static void keep_preemptor(struct ltn_preemptor best[LTN_PREEMPTORS],
                            const struct ltn_proc_preemptor *p)
 {
     struct ltn_preemptor candidate = {
-        .tgid = p->by_tgid,
+        .tgid = p->key.by_tgid,
+        .tid = p->now.by_tid,
         .cgroup_id = p->now.by_cgroup,
         .waited_ns = p->now.waited_ns - p->before.waited_ns,
         .times = p->now.times - p->before.times,
@@ -121,6 +122,21 @@ static void keep_preemptor(struct ltn_preemptor best[LTN_PREEMPTORS],
             best[i] = candidate;
             candidate = moved;
         }
+    }
+}
+
+/* Those that kept this thread from the CPU, longest first, with the names of their cgroups. */
+static void build_preemptors(struct ltn_arena *a, struct ltn_cgroups *cgroups,
+                             const struct ltn_cap_proc *p, struct ltn_rank_window *r)
+{
+    for (size_t i = 0; i < p->preemptor_count; i++) {
+        if (p->preemptors[i].key.tid == r->tid) {
+            keep_preemptor(r->preemptors, &p->preemptors[i]);
+        }
+    }
+    for (int i = 0; cgroups != NULL && i < LTN_PREEMPTORS && r->preemptors[i].waited_ns > 0; i++) {
+        const char *path = ltn_cgroups_path(cgroups, r->preemptors[i].cgroup_id);
+        r->preemptors[i].cgroup = path != NULL ? copy(a, path) : NULL;
     }
 }
 
@@ -146,9 +162,6 @@ static void build_host(const struct ltn_cap_proc *p, uint64_t window_ns, struct 
     now.peer_syncs = now.syncs;
     const struct ltn_steps one_each = {0};
     w->has_host = ltn_rank_window_fill(&before, &now, &one_each, window_ns, &w->host);
-    for (size_t i = 0; w->has_host && i < p->preemptor_count; i++) {
-        keep_preemptor(w->host.preemptors, &p->preemptors[i]);
-    }
 }
 
 static int build_stuck(struct ltn_arena *a, const struct ltn_cap_proc *p, struct ltn_proc_window *w)
@@ -181,9 +194,6 @@ static void build_rank(struct ltn_cap_proc *p, uint64_t window_ns, struct ltn_pr
     }
     p->steps_total += r->steps;
     r->steps_total = (uint64_t)p->steps_total;
-    for (size_t i = 0; i < p->preemptor_count; i++) {
-        keep_preemptor(r->preemptors, &p->preemptors[i]);
-    }
 }
 
 /* Rank and world size: from the environment, else from the largest communicator. */
@@ -212,7 +222,8 @@ static int32_t gpu_of(const struct ltn_gpu_view *gpus, const struct ltn_cap_proc
     return mask == 0 ? -1 : __builtin_ctz(mask);
 }
 
-static int build_procs(struct ltn_window *w, struct ltn_procs *t, const struct ltn_gpu_view *gpus)
+static int build_procs(struct ltn_window *w, struct ltn_procs *t, const struct ltn_gpu_view *gpus,
+                       struct ltn_cgroups *cgroups)
 {
     struct ltn_proc_window *procs = ltn_arena_calloc(&w->arena, t->by_tgid.len + 1, sizeof(*procs));
     if (procs == NULL) {
@@ -230,10 +241,12 @@ static int build_procs(struct ltn_window *w, struct ltn_procs *t, const struct l
         pw->gpu = gpu_of(gpus, p);
         build_rank(p, w->end_ns - w->start_ns, pw);
         if (pw->is_rank) {
+            build_preemptors(&w->arena, cgroups, p, &pw->rank_window);
             pw->has_host = true;
             pw->host = pw->rank_window;
         } else {
             build_host(p, w->end_ns - w->start_ns, pw);
+            build_preemptors(&w->arena, cgroups, p, &pw->host);
         }
         if (pw->comm == NULL || pw->job == NULL || build_ops(&w->arena, p, pw) != 0 ||
             build_comms(&w->arena, p, pw) != 0 || build_stuck(&w->arena, p, pw) != 0) {
@@ -297,7 +310,7 @@ static int build_gpus(struct ltn_window *w, const struct ltn_gpu_view *view)
 }
 
 struct ltn_window *ltn_window_build(struct ltn_procs *t, const struct ltn_gpu_view *gpus,
-                                    uint64_t start_ns, uint64_t end_ns)
+                                    struct ltn_cgroups *cgroups, uint64_t start_ns, uint64_t end_ns)
 {
     struct ltn_window *w = calloc(1, sizeof(*w));
     if (w == NULL) {
@@ -306,7 +319,7 @@ struct ltn_window *ltn_window_build(struct ltn_procs *t, const struct ltn_gpu_vi
     ltn_arena_init(&w->arena, CHUNK_BYTES, LTN_WINDOW_MAX_BYTES);
     w->start_ns = start_ns;
     w->end_ns = end_ns;
-    if (build_procs(w, t, gpus) != 0 || build_gpus(w, gpus) != 0) {
+    if (build_procs(w, t, gpus, cgroups) != 0 || build_gpus(w, gpus) != 0) {
         ltn_window_free(w);
         return NULL;
     }

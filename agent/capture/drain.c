@@ -8,7 +8,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/attr.h"
 #include "base/chan.h"
 #include "bpf/event.h"
 
@@ -18,8 +20,15 @@
 #define LOOK_BUSY_MS 5
 #define LOOK_IDLE_MS 80
 
+/* How long the end waits for batches to come back, for the critical records' sake. */
+#define LAST_LOOKS   2000
+#define LAST_LOOK_NS 1000000L
+/* Room that is made sure of before a critical record is taken out of its ring. */
+#define CRITICAL_RECORD_BYTES 256
+
 struct ltn_drain {
-    struct ring_buffer *rings;
+    struct ring_buffer *rings;    /* call records */
+    struct ring_buffer *critical; /* looked at first, and never thrown away */
     struct ltn_chan *full;
     struct ltn_chan *empty;
     struct ltn_drain_batch *current; /* drain thread only */
@@ -69,19 +78,27 @@ static struct ltn_drain_batch *batch_with_room(struct ltn_drain *d, size_t need)
     return d->current;
 }
 
+/* Bytes that the record takes in a batch; 0 when it is none. */
+static size_t room_for(struct ltn_drain *d, const void *data, size_t size)
+{
+    struct ltn_event_hdr hdr = {0};
+    size_t room = (size + 7) & ~(size_t)7;
+    if (size >= sizeof(hdr)) {
+        memcpy(&hdr, data, sizeof(hdr));
+    }
+    if (size < sizeof(hdr) || hdr.size != size || room > LTN_DRAIN_BATCH_BYTES) {
+        atomic_fetch_add_explicit(&d->malformed, 1, memory_order_relaxed);
+        return 0;
+    }
+    return room;
+}
+
 static int on_record(void *ctx, void *data, size_t size)
 {
     struct ltn_drain *d = ctx;
     atomic_fetch_add_explicit(&d->read, 1, memory_order_relaxed);
-    struct ltn_event_hdr hdr;
-    if (size < sizeof(hdr)) {
-        atomic_fetch_add_explicit(&d->malformed, 1, memory_order_relaxed);
-        return 0;
-    }
-    memcpy(&hdr, data, sizeof(hdr));
-    size_t room = (size + 7) & ~(size_t)7;
-    if (hdr.size != size || room > LTN_DRAIN_BATCH_BYTES) {
-        atomic_fetch_add_explicit(&d->malformed, 1, memory_order_relaxed);
+    size_t room = room_for(d, data, size);
+    if (room == 0) {
         return 0;
     }
     struct ltn_drain_batch *b = batch_with_room(d, room);
@@ -95,6 +112,22 @@ static int on_record(void *ctx, void *data, size_t size)
     return 0;
 }
 
+/* Stops the reading of its ring (that is what a negative value does) when the next record would
+ * find no room: it stays in the ring until a batch is free. */
+static int on_critical(void *ctx, void *data, size_t size)
+{
+    struct ltn_drain *d = ctx;
+    (void)on_record(ctx, data, size);
+    return batch_with_room(d, CRITICAL_RECORD_BYTES) != NULL ? 0 : -ENOBUFS;
+}
+
+/* Number of records read, or -ENOBUFS when some had to stay. */
+static int consume_critical(struct ltn_drain *d)
+{
+    return batch_with_room(d, CRITICAL_RECORD_BYTES) != NULL ? ring_buffer__consume(d->critical)
+                                                             : -ENOBUFS;
+}
+
 struct ltn_drain *ltn_drain_new(int calls_fd, int critical_fd)
 {
     struct ltn_drain *d = calloc(1, sizeof(*d));
@@ -103,8 +136,9 @@ struct ltn_drain *ltn_drain_new(int calls_fd, int critical_fd)
     }
     d->full = ltn_chan_new(BATCHES, (size_t)BATCHES * LTN_DRAIN_BATCH_BYTES);
     d->empty = ltn_chan_new(BATCHES, BATCHES);
-    d->rings = ring_buffer__new(critical_fd, on_record, d, NULL);
-    int rc = d->rings != NULL ? ring_buffer__add(d->rings, calls_fd, on_record, d) : -ENOMEM;
+    d->critical = ring_buffer__new(critical_fd, on_critical, d, NULL);
+    d->rings = ring_buffer__new(calls_fd, on_record, d, NULL);
+    int rc = d->rings != NULL && d->critical != NULL ? 0 : -ENOMEM;
     for (int i = 0; i < BATCHES && rc == 0 && d->full != NULL && d->empty != NULL; i++) {
         struct ltn_drain_batch *b = malloc(sizeof(*b));
         if (b == NULL || ltn_chan_send(d->empty, b, 1) != 0) {
@@ -125,28 +159,41 @@ void ltn_drain_free(struct ltn_drain *d)
         return;
     }
     ring_buffer__free(d->rings);
+    ring_buffer__free(d->critical);
     ltn_chan_free(d->full, free);
     ltn_chan_free(d->empty, free);
     free(d->current);
     free(d);
 }
 
+/* Empties both rings; the critical one also when batches have to come back first. */
+static void last_look(struct ltn_drain *d)
+{
+    const struct timespec pause = {.tv_nsec = LAST_LOOK_NS};
+    for (int i = 0; i < LAST_LOOKS && consume_critical(d) == -ENOBUFS; i++) {
+        (void)nanosleep(&pause, NULL);
+    }
+    (void)ring_buffer__consume(d->rings);
+    pass_on(d);
+}
+
 static void *run(void *arg)
 {
     struct ltn_drain *d = arg;
     int wait_ms = LOOK_BUSY_MS;
-    struct pollfd p = {.fd = ring_buffer__epoll_fd(d->rings), .events = POLLIN};
+    struct pollfd p[] = {{.fd = ring_buffer__epoll_fd(d->critical), .events = POLLIN},
+                         {.fd = ring_buffer__epoll_fd(d->rings), .events = POLLIN}};
     while (!atomic_load(&d->stop)) {
-        (void)poll(&p, 1, wait_ms);
+        (void)poll(p, LTN_ARRAY_SIZE(p), wait_ms);
+        int critical = consume_critical(d);
         int n = ring_buffer__consume(d->rings);
         pass_on_if_wanted(d);
-        wait_ms = n > 0 ? LOOK_BUSY_MS : wait_ms * 2;
+        wait_ms = n > 0 || critical != 0 ? LOOK_BUSY_MS : wait_ms * 2;
         if (wait_ms > LOOK_IDLE_MS) {
             wait_ms = LOOK_IDLE_MS;
         }
     }
-    (void)ring_buffer__consume(d->rings);
-    pass_on(d);
+    last_look(d);
     return NULL;
 }
 

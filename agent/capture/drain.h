@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Thread `drain`: empties the kernel's rings into batches of raw records and passes them on. It
- * never waits for anybody: when no batch is free the records are thrown away and counted.
+ * never waits for anybody: when no batch is free, records of calls are thrown away and counted;
+ * critical ones (the life of processes) stay in their ring until one is.
  */
 #ifndef LTN_CAPTURE_DRAIN_H
 #define LTN_CAPTURE_DRAIN_H

@@ -181,7 +181,9 @@ static bool is_comm(const void *entry, const void *key)
 
 static bool is_preemptor(const void *entry, const void *key)
 {
-    return ((const struct ltn_proc_preemptor *)entry)->by_tgid == *(const uint32_t *)key;
+    const struct ltn_preemptor_key *a = &((const struct ltn_proc_preemptor *)entry)->key;
+    const struct ltn_preemptor_key *b = key;
+    return a->tid == b->tid && a->by_tgid == b->by_tgid;
 }
 
 void ltn_procs_read_thread(struct ltn_procs *t, const struct ltn_thread_stats *now)
@@ -233,8 +235,8 @@ void ltn_procs_read_preemptor(struct ltn_procs *t, const struct ltn_preemptor_ke
         return;
     }
     void *array = p->preemptors;
-    struct ltn_proc_preemptor *e = slot(&array, &p->preemptor_count, sizeof(*e),
-                                        LTN_PROC_PREEMPTORS, is_preemptor, &key->by_tgid);
+    struct ltn_proc_preemptor *e =
+        slot(&array, &p->preemptor_count, sizeof(*e), LTN_PROC_PREEMPTORS, is_preemptor, key);
     p->preemptors = array;
     if (e == NULL) {
         t->refused++;
@@ -243,7 +245,7 @@ void ltn_procs_read_preemptor(struct ltn_procs *t, const struct ltn_preemptor_ke
     if (now->waited_ns < e->before.waited_ns) {
         memset(&e->before, 0, sizeof(e->before)); /* the kernel's table let it go and began anew */
     }
-    e->by_tgid = key->by_tgid;
+    e->key = *key;
     e->seen = true;
     e->now = *now;
 }

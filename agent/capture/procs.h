@@ -42,7 +42,7 @@ struct ltn_proc_comm {
     struct ltn_comm_state now;
 };
 struct ltn_proc_preemptor {
-    uint32_t by_tgid;
+    struct ltn_preemptor_key key;
     bool seen;
     struct ltn_preemptor_stats before;
     struct ltn_preemptor_stats now;
@@ -51,7 +51,7 @@ struct ltn_proc_preemptor {
 /* Ceilings per process; what is over is counted in ltn_procs.refused. */
 #define LTN_PROC_THREADS    1024
 #define LTN_PROC_COMMS      512
-#define LTN_PROC_PREEMPTORS 256
+#define LTN_PROC_PREEMPTORS 512
 
 struct ltn_cap_proc {
     uint32_t tgid;

@@ -14,6 +14,7 @@
 
 #include "base/arena.h"
 #include "bpf/event.h"
+#include "capture/host_window.h"
 
 /* Parts of self time. on CPU + run queue + each reason of being blocked + waiting for the own
  * device = self time. */
@@ -60,7 +61,9 @@ struct ltn_op_window {
 struct ltn_preemptor {
     char comm[LTN_COMM_BYTES];
     uint32_t tgid;
+    uint32_t tid; /* its thread that was seen first */
     uint64_t cgroup_id;
+    const char *cgroup; /* path of it; NULL = not known */
     uint64_t waited_ns; /* in this window */
     uint64_t times;
 };
@@ -90,7 +93,7 @@ struct ltn_rank_window {
     double coverage; /* share of the window's wall time that the steps cover */
     uint32_t collectives_per_step;
     struct ltn_preemptor
-        preemptors[LTN_PREEMPTORS]; /* longest wait first; unused ones have waited_ns 0 */
+        preemptors[LTN_PREEMPTORS]; /* of this thread; longest wait first; unused: waited_ns 0 */
 };
 
 /* A call that a thread had not returned from when the window ended; launches and asynchronous
@@ -189,6 +192,7 @@ struct ltn_window {
      * (/proc/pressure); negative when the kernel does not say. */
     double pressure_memory;
     double pressure_io;
+    struct ltn_host_window host;
     struct ltn_agent_health health;
 };
 

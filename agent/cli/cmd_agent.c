@@ -178,6 +178,9 @@ static void say_start(const struct agent_run *a)
     if (note[0] != '\0') {
         ltn_log_warn("not available here: %s", note);
     }
+    if (ltn_probes_host_note(ltn_engine_probes(a->engine))[0] != '\0') {
+        ltn_log_info("not watched here: %s", ltn_probes_host_note(ltn_engine_probes(a->engine)));
+    }
 }
 
 static void say_lines(const struct ltn_health_line *lines, size_t n)

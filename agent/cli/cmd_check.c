@@ -66,6 +66,29 @@ static void check_kernel(struct check *c)
     }
 }
 
+/* Which host families run, and which were switched off. */
+static void check_host(struct check *c, const struct ltn_probes *p, uint32_t running)
+{
+    struct ltn_buf on;
+    struct ltn_buf off;
+    uint32_t unwanted = ltn_agent_host_off(&c->o);
+    ltn_buf_init(&on, 160);
+    ltn_buf_init(&off, 160);
+    for (uint32_t family = 1; family <= LTN_HOST_ALL; family <<= 1) {
+        struct ltn_buf *to = running & family ? &on : &off;
+        (void)ltn_buf_printf(to, "%s%s%s", to->len > 0 ? ", " : "", ltn_probes_family_name(family),
+                             unwanted & family ? " (switched off)" : "");
+    }
+    char value[160];
+    (void)snprintf(value, sizeof(value), "watched: %s%s%s",
+                   on.len > 0 ? ltn_buf_str(&on) : "nothing", off.len > 0 ? "; not: " : "",
+                   ltn_buf_str(&off));
+    bool all = (running | unwanted) == LTN_HOST_ALL;
+    add(c, "host", all ? LTN_FINDING_OK : LTN_FINDING_WARN, value, ltn_probes_host_note(p));
+    ltn_buf_done(&on);
+    ltn_buf_done(&off);
+}
+
 static void check_programs(struct check *c)
 {
     struct ltn_errinfo info = {0};
@@ -73,6 +96,7 @@ static void check_programs(struct check *c)
     const struct ltn_probes_opts opts = {
         .force_kind = c->o.attach > 0,
         .kind = c->o.attach > 0 ? (enum ltn_link_kind)(c->o.attach - 1) : LTN_LINK_SESSION,
+        .host_off = ltn_agent_host_off(&c->o),
     };
     if (ltn_probes_new(&opts, &p, &info) < 0) {
         add(c, "programs", LTN_FINDING_FAIL, "do not load", info.msg);
@@ -85,6 +109,7 @@ static void check_programs(struct check *c)
                    ltn_link_kind_name(probes.kind), probes.map_bytes / 1024);
     const char *note = ltn_probes_note(p);
     add(c, "programs", note[0] != '\0' ? LTN_FINDING_WARN : LTN_FINDING_OK, value, note);
+    check_host(c, p, probes.host);
     if (ltn_probes_self_test(p, &info) < 0) {
         add(c, "uprobe", LTN_FINDING_FAIL, "self-test failed", info.msg);
     } else {

@@ -30,7 +30,6 @@ struct trace {
     struct ltn_record *record; /* NULL with --no-record */
     struct ltn_serve *api;     /* NULL when there is none */
     struct ltn_chan *texts;    /* struct ltn_buf *, made by the aggregate thread, printed by main */
-    struct ltn_host_sampler host;
     bool colour;
     uint64_t lost_texts;
     struct ltn_incidents incidents;
@@ -110,9 +109,7 @@ static int on_window(void *ctx, struct ltn_window *w)
     struct ltn_buf *b = t->o.json && t->opened.len == 0 ? NULL : new_text();
     if (b != NULL) {
         if (!t->o.json) {
-            struct ltn_host host;
-            ltn_host_sample(&t->host, &host);
-            ltn_table_window(b, w, t->o.node, &host, t->colour);
+            ltn_table_window(b, w, t->o.node, t->colour);
         }
         add_incidents(t, b);
         send_text(t, b);
@@ -202,6 +199,9 @@ static void say_what_runs(const struct trace *t, const struct ltn_engine *e)
                   t->record != NULL ? ltn_record_path(t->record) : "not recorded");
     if (ltn_probes_note(ltn_engine_probes(e))[0] != '\0') {
         (void)fprintf(stderr, "not available here: %s\n", ltn_probes_note(ltn_engine_probes(e)));
+    }
+    if (ltn_probes_host_note(ltn_engine_probes(e))[0] != '\0') {
+        (void)fprintf(stderr, "not watched here: %s\n", ltn_probes_host_note(ltn_engine_probes(e)));
     }
 }
 

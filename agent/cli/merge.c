@@ -44,8 +44,9 @@ static const struct table tables[] = {
      "device_ns,futex_ns,read_ns,write_ns,poll_ns,sleep_ns,disk_ns,child_ns,fault_ns,other_ns,"
      "major_faults,minor_faults,coverage,collectives_per_step",
      "WPirirrrrrrrrrrrrrrrrrri"},
-    {"preemptors", "window_id,proc_id,position,comm_id,by_pid,cgroup_id,waited_ns,times",
-     "WPiSiiii"},
+    {"preemptors",
+     "window_id,proc_id,position,comm_id,by_pid,cgroup_id,waited_ns,times,by_tid,cgroup_path_id",
+     "WPiSiiiiiS"},
     {"communicators",
      "window_id,proc_id,comm_id,rank,ranks,sequence_total,bytes_total,collectives,signature",
      "WPiiiiiii"},
@@ -59,6 +60,29 @@ static const struct table tables[] = {
      "map_bytes,cpu_seconds,rss_bytes,traced_processes,attached_probes,attached_files,"
      "unattached_files,hidden_processes,silent_processes,silent_total,attach_delay_max_ns",
      "Wiiitiiiriiiiiiiii"},
+    {"host_processes",
+     "window_id,proc_id,parent_pid,page_bytes,reclaims,reclaim_ns,opens,open_ns,opens_failed,"
+     "opens_missing,opens_slow,opens_untold,socket_calls,socket_sent_bytes,socket_received_bytes,"
+     "socket_untold,block_read_bytes,block_written_bytes",
+     "WPiiiiiiiiiiiiiiii"},
+    {"host_block",
+     "window_id,proc_id,disk,major,minor,op,requests,bytes,errors,queued_ns,service_ns,max_ns,"
+     "depth,depth_max",
+     "WPtiitiiiiiiri"},
+    {"host_net",
+     "window_id,proc_id,protocol,peer,port,side,sends,sent_bytes,receives,received_bytes,"
+     "would_block,failed",
+     "WPttitiiiiii"},
+    {"host_retransmits", "window_id,proc_id,local,local_port,peer,peer_port,segments,handshake",
+     "WPtitiii"},
+    {"host_files", "window_id,proc_id,path,failed,missing,slow,spent_ns,max_ns,last_errno",
+     "WPtiiiiii"},
+    {"host_throttles", "window_id,proc_id,path,periods,throttled,throttled_ns", "WPtiii"},
+    {"host_events", "window_id,proc_id,time_ns,type,parent_pid,exit_code", "WPitii"},
+    {"host_states",
+     "window_id,cpus,cpu_busy,load1,memory_total_bytes,memory_available_bytes,swap_total_bytes,"
+     "swap_used_bytes,pressure_cpu,pressure_memory,pressure_io",
+     "Wirriiiirrr"},
     {"calls",
      "id,time_ns,proc_id,tid,op_id,duration_ns,on_cpu_ns,run_queue_ns,blocked_ns,bytes,handle,"
      "comm_id,sequence,segment_ns,weight,result,major_faults,minor_faults,flags,kind",
@@ -427,6 +451,68 @@ static int make_insert(const struct table *t, struct ltn_buf *b)
     return ltn_buf_error(b);
 }
 
+/* Has the input this column? A record of an older version may lack it, or the whole table. */
+static int has_column(struct merge *m, const char *table, const char *column, size_t n)
+{
+    struct ltn_stmt *s;
+    char name[64];
+    (void)snprintf(name, sizeof(name), "%.*s", (int)n, column);
+    int rc = ltn_db_prepare(m->in, "SELECT 1 FROM pragma_table_info(?) WHERE name = ?", &s);
+    if (rc < 0) {
+        return rc;
+    }
+    ltn_stmt_text(s, 1, table);
+    ltn_stmt_text(s, 2, name);
+    return found(s);
+}
+
+/* What a column holds in rows from before it was added, as SQL. */
+static int put_default(struct merge *m, const char *table, const char *column, size_t n,
+                       struct ltn_buf *b)
+{
+    struct ltn_stmt *s;
+    char name[64];
+    (void)snprintf(name, sizeof(name), "%.*s", (int)n, column);
+    int rc = ltn_db_prepare(
+        m->out, "SELECT coalesce(dflt_value, 'NULL') FROM pragma_table_info(?) WHERE name = ?", &s);
+    if (rc < 0) {
+        return rc;
+    }
+    ltn_stmt_text(s, 1, table);
+    ltn_stmt_text(s, 2, name);
+    rc = ltn_stmt_step(s);
+    if (rc == 1) {
+        rc = ltn_buf_puts(b, ltn_stmt_col_text(s, 0));
+        ltn_stmt_reset(s);
+        return rc;
+    }
+    return rc < 0 ? rc : LTN_ERR_NOT_FOUND;
+}
+
+/* Selects the columns of a table; the default of what the input does not have. 1, 0 when it has not
+ * even the first, or negative. */
+static int make_select(struct merge *m, const struct table *t, struct ltn_buf *b)
+{
+    ltn_buf_reset(b);
+    (void)ltn_buf_puts(b, "SELECT ");
+    for (const char *at = t->columns; *at != '\0';) {
+        size_t n = strcspn(at, ",");
+        int rc = has_column(m, t->name, at, n);
+        if (rc < 0 || (rc == 0 && at == t->columns)) {
+            return rc;
+        }
+        (void)ltn_buf_puts(b, at == t->columns ? "" : ",");
+        rc = rc == 1 ? ltn_buf_append(b, at, n) : put_default(m, t->name, at, n, b);
+        if (rc < 0) {
+            return rc;
+        }
+        at += n + (at[n] == ',');
+    }
+    (void)ltn_buf_printf(b, " FROM %s%s", t->name, t->kinds[0] == 'K' ? " ORDER BY id" : "");
+    int rc = ltn_buf_error(b);
+    return rc < 0 ? rc : 1;
+}
+
 /* One row: copied, or counted as a duplicate. */
 static int copy_row(struct merge *m, const struct table *t, const char *insert,
                     struct ltn_stmt *from, int64_t *id)
@@ -470,13 +556,13 @@ static int copy_table(struct merge *m, const struct table *t)
     if (rc == 0 && t->kinds[0] == 'K') {
         rc = ltn_db_get_i64(m->out, ltn_buf_str(&select), &id);
     }
-    ltn_buf_reset(&select);
-    (void)ltn_buf_printf(&select, "SELECT %s FROM %s", t->columns, t->name);
-    (void)ltn_buf_puts(&select, t->kinds[0] == 'K' ? " ORDER BY id" : "");
+    bool there = false;
     if (rc == 0) {
-        rc = ltn_db_prepare(m->in, ltn_buf_str(&select), &from);
+        rc = make_select(m, t, &select);
+        there = rc == 1;
+        rc = there ? ltn_db_prepare(m->in, ltn_buf_str(&select), &from) : rc;
     }
-    while (rc == 0 && (rc = ltn_stmt_step(from)) == 1) {
+    while (rc == 0 && there && (rc = ltn_stmt_step(from)) == 1) {
         rc = copy_row(m, t, ltn_buf_str(&insert), from, &id);
     }
     ltn_buf_done(&select);

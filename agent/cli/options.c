@@ -131,6 +131,52 @@ static const struct ltn_conf_key keys[] = {
      .offset = AT(record_all),
      .def = "false",
      .doc = "Keep a record of every call."},
+    {.key = "io",
+     .type = LTN_CONF_BOOL,
+     .offset = AT(io),
+     .def = "true",
+     .doc = "Watch block I/O: per disk, and per traced process; --no-io: do not."},
+    {.key = "tcp",
+     .type = LTN_CONF_BOOL,
+     .offset = AT(tcp),
+     .def = "true",
+     .doc = "Watch TCP segments that are sent again; --no-tcp: do not."},
+    {.key = "net",
+     .type = LTN_CONF_BOOL,
+     .offset = AT(net),
+     .def = "true",
+     .doc = "Watch the sockets of traced processes; --no-net: do not."},
+    {.key = "files",
+     .type = LTN_CONF_BOOL,
+     .offset = AT(files),
+     .def = "true",
+     .doc = "Watch the files that traced processes open; --no-files: do not."},
+    {.key = "memory",
+     .type = LTN_CONF_BOOL,
+     .offset = AT(memory),
+     .def = "true",
+     .doc = "Watch the memory that traced processes take; --no-memory: do not."},
+    {.key = "open_slow",
+     .type = LTN_CONF_DURATION_NS,
+     .offset = AT(open_slow_ns),
+     .def = "1ms",
+     .min = 1e-6,
+     .max = 60,
+     .doc = "An open that takes this long is told by its path, as one that fails."},
+    {.key = "deadband",
+     .type = LTN_CONF_DOUBLE,
+     .offset = AT(deadband_percent),
+     .arg = "PCT",
+     .def = "2",
+     .max = 100,
+     .doc = "Keep the state of the machine only when a share of it moved by so many percent; 0 = "
+            "always."},
+    {.key = "heartbeat",
+     .type = LTN_CONF_DURATION_NS,
+     .offset = AT(heartbeat_ns),
+     .def = "1m",
+     .max = 86400,
+     .doc = "Keep it after this time in any case."},
     {.key = "incidents",
      .type = LTN_CONF_BOOL,
      .offset = AT(incidents),
@@ -213,6 +259,13 @@ static int find_user(const char *name, uid_t *ret, struct ltn_errinfo *info)
     return 0;
 }
 
+uint32_t ltn_agent_host_off(const struct ltn_agent_options *o)
+{
+    return (o->io ? 0U : LTN_HOST_BLOCK) | (o->tcp ? 0U : LTN_HOST_TCP) |
+           (o->net ? 0U : LTN_HOST_NET) | (o->files ? 0U : LTN_HOST_FILES) |
+           (o->memory ? 0U : LTN_HOST_MEMORY);
+}
+
 int ltn_agent_engine_opts(const struct ltn_agent_options *o, struct ltn_engine_opts *ret,
                           struct ltn_errinfo *info)
 {
@@ -229,6 +282,10 @@ int ltn_agent_engine_opts(const struct ltn_agent_options *o, struct ltn_engine_o
         .sample_every = o->record_all ? 1 : (uint32_t)o->sampling_rate,
         .force_kind = o->attach > 0,
         .kind = o->attach > 0 ? (enum ltn_link_kind)(o->attach - 1) : LTN_LINK_SESSION,
+        .host_off = ltn_agent_host_off(o),
+        .open_slow_ns = o->open_slow_ns,
+        .deadband = o->deadband_percent / 100.0,
+        .heartbeat_ns = o->heartbeat_ns,
     };
     int rc = add_pids(&o->pids, &ret->scope, info);
     if (rc == 0 && o->user[0] != '\0') {

@@ -30,6 +30,14 @@ struct ltn_agent_options {
     uint64_t max_db_bytes;
     bool record;
     bool record_all;
+    bool io; /* host families */
+    bool tcp;
+    bool net;
+    bool files;
+    bool memory;
+    uint64_t open_slow_ns;
+    double deadband_percent;
+    uint64_t heartbeat_ns;
     bool incidents;
     uint64_t incident_hang_ns;
     double incident_excess;
@@ -43,6 +51,9 @@ struct ltn_agent_options {
 extern const char *const ltn_attach_names[];
 
 extern const struct ltn_conf_table ltn_agent_table;
+
+/* Host families (LTN_HOST_*) that are switched off. */
+uint32_t ltn_agent_host_off(const struct ltn_agent_options *o);
 
 /* Turns options into what the engine wants; pointers into o are kept. 0 or LTN_ERR_CONFIG with a
  * message. */

@@ -7,6 +7,7 @@
 
 #include "base/attr.h"
 #include "base/clock.h"
+#include "cli/host.h"
 #include "probe/ops.h"
 #include "stats/exphist.h"
 
@@ -173,7 +174,7 @@ static void put_gpus(struct ltn_buf *out, const struct ltn_window *w)
 }
 
 void ltn_table_window(struct ltn_buf *out, const struct ltn_window *w, const char *node,
-                      const struct ltn_host *host, bool colour)
+                      bool colour)
 {
     char when[LTN_RFC3339_BYTES];
     ltn_format_rfc3339(w->end_ns, when);
@@ -184,14 +185,15 @@ void ltn_table_window(struct ltn_buf *out, const struct ltn_window *w, const cha
     (void)ltn_buf_printf(out, "%s%.24s%s  %.19sZ  %zu procs, %u probes, %" PRIu64 " drops\n",
                          colour ? BOLD : "", node, colour ? RESET : "", when, w->proc_count,
                          w->health.attached_probes, drops);
-    if (host != NULL) {
-        ltn_host_table(out, host, colour ? BOLD : "", colour ? RESET : "");
+    if (w->host.has_state) {
+        ltn_host_table(out, &w->host.state, colour ? BOLD : "", colour ? RESET : "");
     }
     put_source(out, w, LTN_OP_SOURCE_CUDA, "CUDA Runtime", colour);
     put_source(out, w, LTN_OP_SOURCE_DRIVER, "CUDA Driver", colour);
     put_source(out, w, LTN_OP_SOURCE_GRAPH, "CUDA Graph", colour);
     put_source(out, w, LTN_OP_SOURCE_NCCL, "NCCL", colour);
     put_ranks(out, w, colour);
+    ltn_host_context_table(out, &w->host, colour ? BOLD : "", colour ? RESET : "");
     put_gpus(out, w);
     if (w->proc_count == 0) {
         (void)ltn_buf_puts(out, "\nno CUDA process in scope yet; waiting\n");

@@ -5,12 +5,10 @@
 
 #include "base/buf.h"
 #include "capture/window.h"
-#include "cli/host.h"
 
-/* Appends the tables of a window. host: the state of the machine, NULL for none. colour: with ANSI
- * colours. Failures stick in out. */
+/* Appends the tables of a window. colour: with ANSI colours. Failures stick in out. */
 void ltn_table_window(struct ltn_buf *out, const struct ltn_window *w, const char *node,
-                      const struct ltn_host *host, bool colour);
+                      bool colour);
 
 /* Appends a duration in at most six characters: "812ns", "4.1us", "17ms", "2.4s". */
 void ltn_table_duration(struct ltn_buf *out, double ns);

@@ -92,6 +92,8 @@ static int open_probes(struct ltn_engine *e, const struct ltn_engine_opts *o,
         .force_kind = o->force_kind,
         .kind = o->kind,
         .no_sched = o->no_sched,
+        .host_off = o->host_off,
+        .open_slow_ns = o->open_slow_ns,
     };
     if (scope->pid_count > 0) {
         p.scope_mode |= LTN_TRACE_PIDS;
@@ -143,6 +145,8 @@ static int start_threads(struct ltn_engine *e, const struct ltn_engine_opts *o,
         .node = o->node,
         .window_ns = o->window_ns,
         .map_bytes = probes.map_bytes,
+        .deadband = o->deadband,
+        .heartbeat_ns = o->heartbeat_ns,
         .set_slow = true,
     };
     e->aggregate = ltn_aggregate_new(&a);

@@ -29,6 +29,10 @@ struct ltn_engine_opts {
     bool force_kind;
     enum ltn_link_kind kind;
     bool no_sched;
+    uint32_t host_off;     /* LTN_HOST_* */
+    uint64_t open_slow_ns; /* struct ltn_probes_opts */
+    double deadband;       /* struct ltn_aggregate_opts */
+    uint64_t heartbeat_ns;
     bool no_gpu;
     struct ltn_capture_sink sink;
 };

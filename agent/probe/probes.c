@@ -18,6 +18,7 @@
 #include "bpf/event.h"
 #include "discover/elf.h"
 #include "discover/file_id.h"
+#include "probe/families.h"
 #include "probe/ops.h"
 #include "probe/probes_internal.h"
 #include "probe/tracepoint.h"
@@ -28,6 +29,7 @@
 #define SYMBOLS_MAX      512
 #define NOTE_BYTES       1024
 #define DEFAULT_RING     (4U * 1024 * 1024)
+#define DEFAULT_SLOW_NS  LTN_NS_PER_MS
 #define WAKE_AT_FRACTION 4   /* user space is woken when the ring is a quarter full */
 #define PERF_LINKS_MAX   512 /* closing one takes about 100 ms */
 
@@ -56,9 +58,11 @@ struct ltn_probes {
     struct agent *skel;
     enum ltn_link_kind kind;
     bool sched;
+    uint32_t host; /* families loaded, then those that run */
     struct attached files[MAX_FILES];
     size_t file_count;
     struct ltn_buf note;
+    struct ltn_buf host_note; /* host families that do not run */
     uint64_t map_bytes;
 };
 
@@ -120,6 +124,7 @@ static void fill_config(struct agent *skel, const struct ltn_probes_opts *o, boo
         .scope_mode = o->scope_mode,
         .sample_every = o->sample_every,
         .wake_bytes = ring / WAKE_AT_FRACTION,
+        .open_slow_ns = o->open_slow_ns == 0 ? DEFAULT_SLOW_NS : o->open_slow_ns,
     };
     skel->rodata->have_sched = sched;
     skel->rodata->mark_victim_is_pid = ltn_tracepoint_arg_count("mark_victim") == 1;
@@ -127,13 +132,14 @@ static void fill_config(struct agent *skel, const struct ltn_probes_opts *o, boo
 }
 
 static int load_as(const struct ltn_probes_opts *o, enum ltn_link_kind kind, bool sched,
-                   struct agent **ret)
+                   uint32_t host, struct agent **ret)
 {
     struct agent *skel = agent__open();
     if (skel == NULL) {
         return errno != 0 ? -errno : -ENOMEM;
     }
     choose_programs(skel, kind, sched);
+    ltn_families_choose(skel, host);
     fill_config(skel, o, sched);
     int rc = agent__load(skel);
     if (rc < 0) {
@@ -166,34 +172,64 @@ static bool kind_works(struct agent *skel, enum ltn_link_kind kind)
     return rc == -EBADF;
 }
 
-static void add_note(struct ltn_probes *p, const char *what, int rc)
+static void add_to_note(struct ltn_buf *note, const char *what, int rc)
 {
-    (void)ltn_buf_printf(&p->note, "%s%s: %s", p->note.len > 0 ? "; " : "", what, ltn_err_str(rc));
+    (void)ltn_buf_printf(note, "%s%s: %s", note->len > 0 ? "; " : "", what, ltn_err_str(rc));
 }
 
-/* Goes down the ladder of link kinds, and without the scheduler program where that one is refused.
- */
+static void add_note(struct ltn_probes *p, const char *what, int rc)
+{
+    add_to_note(&p->note, what, rc);
+}
+
+/* With one kind of link: everything, else without sockets, without all host families, without the
+ * scheduler program. *ret_lost says what had to be left out (NULL: nothing), *ret_why the error. */
+static int load_kind(struct ltn_probes *p, const struct ltn_probes_opts *o, enum ltn_link_kind kind,
+                     uint32_t host, const char **ret_lost, int *ret_why)
+{
+    const struct {
+        bool sched;
+        uint32_t host;
+        const char *lost;
+    } tries[] = {{!o->no_sched, host, NULL},
+                 {!o->no_sched, host & ~(uint32_t)LTN_HOST_NET, "sockets"},
+                 {!o->no_sched, 0, "host families"},
+                 {false, host, "sched_switch"},
+                 {false, 0, "sched_switch and host families"}};
+    int first = 0;
+    int rc = 0;
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(tries); i++) {
+        rc = load_as(o, kind, tries[i].sched, tries[i].host, &p->skel);
+        first = i == 0 ? rc : first;
+        if (rc == 0) {
+            p->sched = tries[i].sched;
+            p->host = tries[i].host;
+            *ret_lost = tries[i].lost;
+            *ret_why = first;
+            return 0;
+        }
+    }
+    return first;
+}
+
+/* Goes down the ladder of link kinds. */
 static int load_best(struct ltn_probes *p, const struct ltn_probes_opts *o)
 {
     static const enum ltn_link_kind ladder[] = {LTN_LINK_SESSION, LTN_LINK_MULTI, LTN_LINK_PERF};
+    uint32_t host = ltn_families_possible(LTN_HOST_ALL & ~o->host_off, &p->host_note);
     int rc = -EINVAL;
     for (size_t i = 0; i < LTN_ARRAY_SIZE(ladder); i++) {
         if (o->force_kind && ladder[i] != o->kind) {
             continue;
         }
-        bool sched = !o->no_sched;
-        rc = load_as(o, ladder[i], sched, &p->skel);
-        if (rc < 0 && sched) {
-            int first = rc;
-            sched = false;
-            rc = load_as(o, ladder[i], sched, &p->skel);
-            if (rc == 0) {
-                add_note(p, "sched_switch", first);
-            }
-        }
+        const char *lost = NULL;
+        int why = 0;
+        rc = load_kind(p, o, ladder[i], host, &lost, &why);
         if (rc == 0 && kind_works(p->skel, ladder[i])) {
             p->kind = ladder[i];
-            p->sched = sched;
+            if (lost != NULL) {
+                add_to_note(p->sched == !o->no_sched ? &p->host_note : &p->note, lost, why);
+            }
             return 0;
         }
         if (rc == 0) {
@@ -224,6 +260,7 @@ static void attach_tracepoints(struct ltn_probes *p)
     attach_optional(p, s->progs.on_exit, "sched_process_exit", &s->links.on_exit);
     attach_optional(p, s->progs.on_fork, "sched_process_fork", &s->links.on_fork);
     attach_optional(p, s->progs.on_oom, "mark_victim", &s->links.on_oom);
+    p->host = ltn_families_attach(s, p->host, &p->host_note);
 }
 
 /* Bytes the kernel says a map takes, from its fdinfo. */
@@ -269,6 +306,7 @@ int ltn_probes_new(const struct ltn_probes_opts *opts, struct ltn_probes **ret,
         return ltn_errinfo_set(info, -ENOMEM, "out of memory");
     }
     ltn_buf_init(&p->note, NOTE_BYTES);
+    ltn_buf_init(&p->host_note, NOTE_BYTES);
     (void)libbpf_set_print(quiet);
     int rc = load_best(p, opts);
     if (rc < 0) {
@@ -311,6 +349,7 @@ void ltn_probes_free(struct ltn_probes *p)
     }
     agent__destroy(p->skel);
     ltn_buf_done(&p->note);
+    ltn_buf_done(&p->host_note);
     free(p);
 }
 
@@ -703,12 +742,18 @@ struct ltn_probe_maps ltn_probes_maps(const struct ltn_probes *p)
         .critical = bpf_map__fd(s->maps.critical),
         .drops = bpf_map__fd(s->maps.drops),
         .seen = bpf_map__fd(s->maps.seen),
+        .host_processes = bpf_map__fd(s->maps.host_processes),
+        .host_block = bpf_map__fd(s->maps.host_block),
+        .host_net = bpf_map__fd(s->maps.host_net),
+        .host_retransmits = bpf_map__fd(s->maps.host_retransmits),
+        .host_files = bpf_map__fd(s->maps.host_files),
     };
 }
 
 void ltn_probes_info(const struct ltn_probes *p, struct ltn_probes_info *ret)
 {
-    *ret = (struct ltn_probes_info){.kind = p->kind, .sched = p->sched, .map_bytes = p->map_bytes};
+    *ret = (struct ltn_probes_info){
+        .kind = p->kind, .sched = p->sched, .map_bytes = p->map_bytes, .host = p->host};
     ret->files = p->file_count;
     for (size_t i = 0; i < p->file_count; i++) {
         const struct attached *a = &p->files[i];
@@ -734,4 +779,14 @@ const struct ltn_probe_site *ltn_probes_next(const struct ltn_probes *p, size_t 
 const char *ltn_probes_note(const struct ltn_probes *p)
 {
     return ltn_buf_str(&p->note);
+}
+
+const char *ltn_probes_host_note(const struct ltn_probes *p)
+{
+    return ltn_buf_str(&p->host_note);
+}
+
+const char *ltn_probes_family_name(uint32_t family)
+{
+    return ltn_families_name(family);
 }

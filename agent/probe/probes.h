@@ -27,6 +27,8 @@ struct ltn_probes_opts {
     uint32_t sample_every; /* see struct ltn_bpf_config */
     bool force_kind;       /* use only link kind `kind`, for tests and for finding out */
     enum ltn_link_kind kind;
+    uint32_t host_off;     /* LTN_HOST_*: host families not wanted */
+    uint64_t open_slow_ns; /* from which an open is told by its path; 0 = 1 ms */
     bool no_sched; /* leave sched_switch alone; time off the CPU is then estimated from the task's
                       clock */
 };
@@ -82,6 +84,11 @@ struct ltn_probe_maps {
     int critical;
     int drops;
     int seen;
+    int host_processes;
+    int host_block;
+    int host_net;
+    int host_retransmits;
+    int host_files;
 };
 struct ltn_probe_maps ltn_probes_maps(const struct ltn_probes *p);
 
@@ -94,6 +101,7 @@ struct ltn_probes_info {
     size_t single_stepped;
     uint64_t map_bytes;
     bool sched;
+    uint32_t host; /* LTN_HOST_* that run */
 };
 void ltn_probes_info(const struct ltn_probes *p, struct ltn_probes_info *ret);
 
@@ -109,5 +117,12 @@ const struct ltn_probe_site *ltn_probes_next(const struct ltn_probes *p, size_t 
 
 /* Optional programs that did not attach: "sched_switch: ...". "" when all did. Owned by p. */
 const char *ltn_probes_note(const struct ltn_probes *p);
+
+/* Host families that were wanted and do not run, with the reason: "sockets: ...". "" when all do.
+ * Owned by p. */
+const char *ltn_probes_host_note(const struct ltn_probes *p);
+
+/* "disks", "TCP", "sockets", "files", "memory" for LTN_HOST_*. Static storage. */
+const char *ltn_probes_family_name(uint32_t family);
 
 #endif /* LTN_PROBE_PROBES_H */

@@ -36,6 +36,23 @@ static int count_in(const struct btf *btf, const char *name)
     return btf_vlen(t) - 1;
 }
 
+/* Under the lock. 0 when kernel_btf is there. */
+static int load(void)
+{
+    if (kernel_btf == NULL) {
+        kernel_btf = btf__load_vmlinux_btf();
+    }
+    return kernel_btf != NULL ? 0 : errno == ENOMEM ? -ENOMEM : LTN_ERR_UNSUPPORTED;
+}
+
+bool ltn_kernel_has_function(const char *name)
+{
+    (void)pthread_mutex_lock(&lock);
+    bool has = load() == 0 && btf__find_by_name_kind(kernel_btf, name, BTF_KIND_FUNC) >= 0;
+    (void)pthread_mutex_unlock(&lock);
+    return has;
+}
+
 int ltn_tracepoint_arg_count(const char *name)
 {
     size_t n = strnlen(name, MAX_NAME + 1);
@@ -43,13 +60,7 @@ int ltn_tracepoint_arg_count(const char *name)
         return -EINVAL;
     }
     (void)pthread_mutex_lock(&lock);
-    int rc = 0;
-    if (kernel_btf == NULL) {
-        kernel_btf = btf__load_vmlinux_btf();
-        if (kernel_btf == NULL) {
-            rc = errno == ENOMEM ? -ENOMEM : LTN_ERR_UNSUPPORTED;
-        }
-    }
+    int rc = load();
     if (rc == 0) {
         rc = count_in(kernel_btf, name);
     }

@@ -4,6 +4,8 @@
 #ifndef LTN_PROBE_TRACEPOINT_H
 #define LTN_PROBE_TRACEPOINT_H
 
+#include <stdbool.h>
+
 #include "base/attr.h"
 
 /* Number of arguments a raw tracepoint program of this name gets (the first is args[0]). Negative:
@@ -11,6 +13,10 @@
  * -ENOMEM. The first call reads the kernel's BTF (about 15 ms) and keeps it until
  * ltn_tracepoint_done. Thread-safe. */
 int ltn_tracepoint_arg_count(const char *name) ltn_must_check;
+
+/* Has the kernel itself (not a module) a function of this name that programs may be put on? False
+ * also when that is not known. Reads and keeps as above. Thread-safe. */
+bool ltn_kernel_has_function(const char *name);
 
 /* Frees what the first call kept (about 10 MB). */
 void ltn_tracepoint_done(void);

@@ -59,6 +59,18 @@ int ltn_push_exp_histogram(struct ltn_encoding *en,
 int ltn_push_node(struct ltn_encoding *en) ltn_must_check;
 int ltn_push_proc(struct ltn_encoding *en, const struct ltn_proc_window *p) ltn_must_check;
 
+/* Building blocks of metrics: the times and attributes of a point, one point, one metric with one
+ * point. attrs is borrowed until the point is put. */
+struct ltn_otlp_point ltn_push_point(const struct ltn_encoding *en, uint64_t start_ns,
+                                     const struct ltn_otlp_attr *attrs, size_t n);
+int ltn_push_int(struct ltn_encoding *en, const struct ltn_otlp_point *p,
+                 uint64_t v) ltn_must_check;
+int ltn_push_double(struct ltn_encoding *en, const struct ltn_otlp_point *p,
+                    double v) ltn_must_check;
+
+/* What the host does: the state of the node, its disks, and sums over the traced processes. */
+int ltn_push_host(struct ltn_encoding *en) ltn_must_check;
+
 /* When the process was first seen; the present window when it is new. */
 uint64_t ltn_push_first_seen(struct ltn_push_encoder *e, const struct ltn_window *w,
                              const struct ltn_proc_window *p);

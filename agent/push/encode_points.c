@@ -12,21 +12,21 @@
 #define NS 1e-9
 
 /* The times of a point, with its attributes. */
-static struct ltn_otlp_point point(const struct ltn_encoding *en, uint64_t start_ns,
-                                   const struct ltn_otlp_attr *attrs, size_t n)
+struct ltn_otlp_point ltn_push_point(const struct ltn_encoding *en, uint64_t start_ns,
+                                     const struct ltn_otlp_attr *attrs, size_t n)
 {
     return (struct ltn_otlp_point){
         .attrs = {.items = attrs, .n = n}, .start_ns = start_ns, .time_ns = en->window->end_ns};
 }
 
-static int put_int(struct ltn_encoding *en, const struct ltn_otlp_point *p, uint64_t v)
+int ltn_push_int(struct ltn_encoding *en, const struct ltn_otlp_point *p, uint64_t v)
 {
     struct ltn_otlp_number n = {
         .point = *p, .type = LTN_OTLP_INT, .i = v > INT64_MAX ? INT64_MAX : (int64_t)v};
     return ltn_push_number(en, &n);
 }
 
-static int put_double(struct ltn_encoding *en, const struct ltn_otlp_point *p, double v)
+int ltn_push_double(struct ltn_encoding *en, const struct ltn_otlp_point *p, double v)
 {
     struct ltn_otlp_number n = {.point = *p, .type = LTN_OTLP_DOUBLE, .d = v};
     return ltn_push_number(en, &n);
@@ -37,14 +37,14 @@ static int one_int(struct ltn_encoding *en, const char *name, const char *unit,
                    enum ltn_otlp_kind kind, const struct ltn_otlp_point *p, uint64_t v)
 {
     int rc = ltn_push_metric(en, name, unit, kind);
-    return rc < 0 ? rc : put_int(en, p, v);
+    return rc < 0 ? rc : ltn_push_int(en, p, v);
 }
 
 static int one_double(struct ltn_encoding *en, const char *name, const char *unit,
                       const struct ltn_otlp_point *p, double v)
 {
     int rc = ltn_push_metric(en, name, unit, LTN_OTLP_GAUGE);
-    return rc < 0 ? rc : put_double(en, p, v);
+    return rc < 0 ? rc : ltn_push_double(en, p, v);
 }
 
 /* ---- the node ---- */
@@ -103,8 +103,8 @@ static int put_gpu_metric(struct ltn_encoding *en, const struct gpu_metric *m)
         }
         if (rc == 0) {
             struct ltn_otlp_point p =
-                point(en, w->start_ns, attrs, gpu_attrs(&w->gpus[i], m, attrs));
-            rc = m->is_int ? put_int(en, &p, (uint64_t)v) : put_double(en, &p, v);
+                ltn_push_point(en, w->start_ns, attrs, gpu_attrs(&w->gpus[i], m, attrs));
+            rc = m->is_int ? ltn_push_int(en, &p, (uint64_t)v) : ltn_push_double(en, &p, v);
         }
     }
     return rc;
@@ -116,8 +116,8 @@ static int put_gpu_reasons(struct ltn_encoding *en)
     int rc = ltn_push_metric(en, "lanterne.gpu.clock.reasons", "1", LTN_OTLP_GAUGE);
     for (size_t i = 0; i < w->gpu_count && rc == 0; i++) {
         struct ltn_otlp_attr attr = ltn_otlp_attr_str("hw.id", w->gpus[i].uuid);
-        struct ltn_otlp_point p = point(en, w->start_ns, &attr, 1);
-        rc = put_int(en, &p, w->gpus[i].throttle_reasons);
+        struct ltn_otlp_point p = ltn_push_point(en, w->start_ns, &attr, 1);
+        rc = ltn_push_int(en, &p, w->gpus[i].throttle_reasons);
     }
     return rc;
 }
@@ -131,9 +131,10 @@ static int put_gpu_errors(struct ltn_encoding *en)
         const struct ltn_otlp_attr attrs[] = {ltn_otlp_attr_str("hw.id", g->uuid),
                                               ltn_otlp_attr_str("hw.type", "gpu"),
                                               ltn_otlp_attr_str("error.type", "uncorrected")};
-        struct ltn_otlp_point p = point(en, en->e->started_ns, attrs, LTN_ARRAY_SIZE(attrs));
+        struct ltn_otlp_point p =
+            ltn_push_point(en, en->e->started_ns, attrs, LTN_ARRAY_SIZE(attrs));
         if (g->ecc_uncorrected >= 0) {
-            rc = put_int(en, &p, (uint64_t)g->ecc_uncorrected);
+            rc = ltn_push_int(en, &p, (uint64_t)g->ecc_uncorrected);
         }
     }
     return rc;
@@ -175,8 +176,8 @@ static int put_records(struct ltn_encoding *en, const struct ltn_agent_health *h
     int rc = ltn_push_metric(en, "lanterne.agent.records", "{record}", LTN_OTLP_SUM);
     for (size_t i = 0; i < LTN_ARRAY_SIZE(outcomes) && rc == 0; i++) {
         struct ltn_otlp_attr attr = ltn_otlp_attr_str("lanterne.outcome", outcomes[i].outcome);
-        struct ltn_otlp_point p = point(en, en->e->started_ns, &attr, 1);
-        rc = put_int(en, &p, outcomes[i].v);
+        struct ltn_otlp_point p = ltn_push_point(en, en->e->started_ns, &attr, 1);
+        rc = ltn_push_int(en, &p, outcomes[i].v);
     }
     return rc;
 }
@@ -184,8 +185,8 @@ static int put_records(struct ltn_encoding *en, const struct ltn_agent_health *h
 static int put_drop(struct ltn_encoding *en, const char *reason, uint64_t v)
 {
     struct ltn_otlp_attr attr = ltn_otlp_attr_str("lanterne.reason", reason);
-    struct ltn_otlp_point p = point(en, en->e->started_ns, &attr, 1);
-    return put_int(en, &p, v);
+    struct ltn_otlp_point p = ltn_push_point(en, en->e->started_ns, &attr, 1);
+    return ltn_push_int(en, &p, v);
 }
 
 static int put_drops(struct ltn_encoding *en, const struct ltn_agent_health *h)
@@ -209,8 +210,8 @@ static int put_files(struct ltn_encoding *en, const struct ltn_coverage *c)
     int rc = ltn_push_metric(en, "lanterne.agent.files", "{file}", LTN_OTLP_GAUGE);
     for (size_t i = 0; i < LTN_ARRAY_SIZE(states) && rc == 0; i++) {
         struct ltn_otlp_attr attr = ltn_otlp_attr_str("lanterne.state", states[i].state);
-        struct ltn_otlp_point p = point(en, en->window->start_ns, &attr, 1);
-        rc = put_int(en, &p, states[i].v);
+        struct ltn_otlp_point p = ltn_push_point(en, en->window->start_ns, &attr, 1);
+        rc = ltn_push_int(en, &p, states[i].v);
     }
     return rc;
 }
@@ -218,8 +219,8 @@ static int put_files(struct ltn_encoding *en, const struct ltn_coverage *c)
 /* What the probes do not cover. */
 static int put_coverage(struct ltn_encoding *en, const struct ltn_coverage *c)
 {
-    struct ltn_otlp_point sum = point(en, en->e->started_ns, NULL, 0);
-    struct ltn_otlp_point gauge = point(en, en->window->start_ns, NULL, 0);
+    struct ltn_otlp_point sum = ltn_push_point(en, en->e->started_ns, NULL, 0);
+    struct ltn_otlp_point gauge = ltn_push_point(en, en->window->start_ns, NULL, 0);
     int rc = put_files(en, c);
     if (rc == 0) {
         rc = one_int(en, "lanterne.agent.processes.hidden", "{process}", LTN_OTLP_GAUGE, &gauge,
@@ -236,13 +237,13 @@ static int put_coverage(struct ltn_encoding *en, const struct ltn_coverage *c)
     if (rc == 0) {
         rc = ltn_push_metric(en, "lanterne.agent.attach.delay", "s", LTN_OTLP_GAUGE);
     }
-    return rc < 0 ? rc : put_double(en, &gauge, (double)c->attach_delay_max_ns / 1e9);
+    return rc < 0 ? rc : ltn_push_double(en, &gauge, (double)c->attach_delay_max_ns / 1e9);
 }
 
 static int put_health(struct ltn_encoding *en, const struct ltn_agent_health *h)
 {
-    struct ltn_otlp_point sum = point(en, en->e->started_ns, NULL, 0);
-    struct ltn_otlp_point gauge = point(en, en->window->start_ns, NULL, 0);
+    struct ltn_otlp_point sum = ltn_push_point(en, en->e->started_ns, NULL, 0);
+    struct ltn_otlp_point gauge = ltn_push_point(en, en->window->start_ns, NULL, 0);
     int rc = one_int(en, "lanterne.agent.calls", "{call}", LTN_OTLP_SUM, &sum, h->calls_seen);
     if (rc == 0) {
         rc = put_records(en, h);
@@ -267,7 +268,7 @@ static int put_health(struct ltn_encoding *en, const struct ltn_agent_health *h)
         rc = ltn_push_metric(en, "process.cpu.time", "s", LTN_OTLP_SUM);
     }
     if (rc == 0) {
-        rc = put_double(en, &sum, h->cpu_seconds);
+        rc = ltn_push_double(en, &sum, h->cpu_seconds);
     }
     if (rc == 0) {
         rc = one_int(en, "process.memory.usage", "By", LTN_OTLP_GAUGE, &gauge, h->rss_bytes);
@@ -283,6 +284,9 @@ int ltn_push_node(struct ltn_encoding *en)
     int rc = ltn_push_resource(en);
     if (rc == 0 && en->window->gpu_count > 0) {
         rc = put_gpus(en);
+    }
+    if (rc == 0) {
+        rc = ltn_push_host(en);
     }
     return rc < 0 ? rc : put_health(en, &en->window->health);
 }
@@ -320,11 +324,11 @@ static int put_op(struct ltn_encoding *en, enum op_metric which, const struct lt
 {
     switch (which) {
     case OP_COUNT:
-        return put_int(en, at, o->calls_total);
+        return ltn_push_int(en, at, o->calls_total);
     case OP_ERRORS:
-        return put_int(en, at, o->errors_total);
+        return ltn_push_int(en, at, o->errors_total);
     case OP_IO:
-        return o->bytes_total > 0 ? put_int(en, at, o->bytes_total) : 0;
+        return o->bytes_total > 0 ? ltn_push_int(en, at, o->bytes_total) : 0;
     case OP_DURATION:
         return put_op_duration(en, at, o);
     case OP_METRICS:
@@ -368,7 +372,7 @@ static int put_op_metric(struct ltn_encoding *en, const struct ltn_proc_window *
             const struct ltn_otlp_attr attrs[] = {
                 ltn_otlp_attr_str("lanterne.source", ltn_op_source_name(op->source)),
                 ltn_otlp_attr_str("lanterne.op", op->name)};
-            struct ltn_otlp_point at = point(en, start_ns, attrs, LTN_ARRAY_SIZE(attrs));
+            struct ltn_otlp_point at = ltn_push_point(en, start_ns, attrs, LTN_ARRAY_SIZE(attrs));
             rc = put_op(en, which, &at, &p->ops[i]);
         }
     }
@@ -401,8 +405,8 @@ static int put_comms(struct ltn_encoding *en, const struct ltn_proc_window *p, u
         const struct ltn_otlp_attr attrs[] = {ltn_otlp_attr_str("lanterne.comm.id", id),
                                               ltn_otlp_attr_int("lanterne.comm.rank", c->rank),
                                               ltn_otlp_attr_int("lanterne.comm.size", c->ranks)};
-        struct ltn_otlp_point at = point(en, start_ns, attrs, LTN_ARRAY_SIZE(attrs));
-        rc = put_int(en, &at, bytes ? c->bytes_total : c->sequence_total);
+        struct ltn_otlp_point at = ltn_push_point(en, start_ns, attrs, LTN_ARRAY_SIZE(attrs));
+        rc = ltn_push_int(en, &at, bytes ? c->bytes_total : c->sequence_total);
     }
     return rc;
 }
@@ -415,8 +419,8 @@ static int put_split(struct ltn_encoding *en, const struct ltn_rank_window *r)
     for (unsigned i = 0; i < LTN_SPLITS && rc == 0; i++) {
         struct ltn_otlp_attr attr =
             ltn_otlp_attr_str("lanterne.state", ltn_split_name((enum ltn_split)i));
-        struct ltn_otlp_point p = point(en, en->window->start_ns, &attr, 1);
-        rc = put_double(en, &p, r->split_ns[i] * NS);
+        struct ltn_otlp_point p = ltn_push_point(en, en->window->start_ns, &attr, 1);
+        rc = ltn_push_double(en, &p, r->split_ns[i] * NS);
     }
     return rc;
 }
@@ -430,8 +434,8 @@ static int put_faults(struct ltn_encoding *en, const struct ltn_rank_window *r)
     int rc = ltn_push_metric(en, "lanterne.step.faults", "{fault}", LTN_OTLP_GAUGE);
     for (size_t i = 0; i < LTN_ARRAY_SIZE(faults) && rc == 0; i++) {
         struct ltn_otlp_attr attr = ltn_otlp_attr_str("lanterne.fault", faults[i].name);
-        struct ltn_otlp_point p = point(en, en->window->start_ns, &attr, 1);
-        rc = put_double(en, &p, faults[i].v);
+        struct ltn_otlp_point p = ltn_push_point(en, en->window->start_ns, &attr, 1);
+        rc = ltn_push_double(en, &p, faults[i].v);
     }
     return rc;
 }
@@ -452,16 +456,17 @@ static int put_preemptors(struct ltn_encoding *en, const struct ltn_rank_window 
             ltn_otlp_attr_str("lanterne.preemptor.comm", comm),
             ltn_otlp_attr_int("lanterne.preemptor.pid", q->tgid),
             ltn_otlp_attr_int("lanterne.preemptor.cgroup", (int64_t)q->cgroup_id)};
-        struct ltn_otlp_point p = point(en, en->window->start_ns, attrs, LTN_ARRAY_SIZE(attrs));
-        rc = put_double(en, &p, (double)q->waited_ns * NS / r->steps);
+        struct ltn_otlp_point p =
+            ltn_push_point(en, en->window->start_ns, attrs, LTN_ARRAY_SIZE(attrs));
+        rc = ltn_push_double(en, &p, (double)q->waited_ns * NS / r->steps);
     }
     return rc;
 }
 
 static int put_steps(struct ltn_encoding *en, const struct ltn_rank_window *r, uint64_t start_ns)
 {
-    struct ltn_otlp_point sum = point(en, start_ns, NULL, 0);
-    struct ltn_otlp_point gauge = point(en, en->window->start_ns, NULL, 0);
+    struct ltn_otlp_point sum = ltn_push_point(en, start_ns, NULL, 0);
+    struct ltn_otlp_point gauge = ltn_push_point(en, en->window->start_ns, NULL, 0);
     const struct {
         const char *name;
         const char *unit;

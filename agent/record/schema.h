@@ -11,6 +11,9 @@
 extern const char *const ltn_record_migrations[];
 extern const size_t ltn_record_migration_count;
 
+/* The migration that adds what the host does. */
+extern const char ltn_record_schema_host[];
+
 /* PRAGMA application_id of our files: "LTNR". */
 #define LTN_RECORD_APPLICATION_ID LTN_DB_NODE
 

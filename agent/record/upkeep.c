@@ -48,6 +48,14 @@ static int prune_windows(struct ltn_db *db, uint64_t *deleted)
         "DELETE FROM communicators WHERE window_id < ?",
         "DELETE FROM gpu_samples WHERE window_id < ?",
         "DELETE FROM agent_health WHERE window_id < ?",
+        "DELETE FROM host_processes WHERE window_id < ?",
+        "DELETE FROM host_block WHERE window_id < ?",
+        "DELETE FROM host_net WHERE window_id < ?",
+        "DELETE FROM host_retransmits WHERE window_id < ?",
+        "DELETE FROM host_files WHERE window_id < ?",
+        "DELETE FROM host_throttles WHERE window_id < ?",
+        "DELETE FROM host_events WHERE window_id < ?",
+        "DELETE FROM host_states WHERE window_id < ?",
         "DELETE FROM windows WHERE id < ?",
     };
     int64_t limit = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "record/writer.h"
+#include "record/writer_int.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -87,7 +87,7 @@ static int take_id(struct ltn_stmt *s, int64_t *ret)
 }
 
 /* Id of a text, cleaned and cut; 0 for an empty one. */
-static int string_id(struct ltn_writer *w, const char *text, int64_t *ret)
+int ltn_writer_string(struct ltn_writer *w, const char *text, int64_t *ret)
 {
     char clean[MAX_NAME_BYTES];
     *ret = 0;
@@ -180,8 +180,8 @@ static void remember_proc(struct ltn_writer *w, const struct proc_key *key, int6
 }
 
 /* Id of the process a call was made by, which no window may have shown yet. */
-static int proc_id(struct ltn_writer *w, uint32_t pid, uint64_t start_ns, uint64_t seen_ns,
-                   int64_t *ret)
+int ltn_writer_proc(struct ltn_writer *w, uint32_t pid, uint64_t start_ns, uint64_t seen_ns,
+                    int64_t *ret)
 {
     struct proc_key key = {.start_ns = start_ns, .pid = pid};
     const struct proc *known = ltn_map_get(&w->procs, &key, sizeof(key));
@@ -216,9 +216,9 @@ static int store_proc(struct ltn_writer *w, const struct ltn_window *window,
     int64_t comm = 0;
     int64_t job = 0;
     int64_t gpu = 0;
-    int rc = string_id(w, p->comm, &comm);
+    int rc = ltn_writer_string(w, p->comm, &comm);
     if (rc == 0) {
-        rc = string_id(w, p->job, &job);
+        rc = ltn_writer_string(w, p->job, &job);
     }
     if (rc == 0 && p->gpu >= 0 && (size_t)p->gpu < window->gpu_count) {
         rc = gpu_id(w, &window->gpus[p->gpu], &gpu);
@@ -317,14 +317,18 @@ static int store_preemptors(struct ltn_writer *w, const struct place *at,
         }
         char comm[LTN_COMM_BYTES + 1];
         int64_t comm_id = 0;
+        int64_t cgroup = 0;
         struct ltn_stmt *s;
         ltn_text_clean(comm, sizeof(comm), p->comm, strnlen(p->comm, LTN_COMM_BYTES));
-        int rc = string_id(w, comm[0] != '\0' ? comm : "?", &comm_id);
+        int rc = ltn_writer_string(w, comm[0] != '\0' ? comm : "?", &comm_id);
+        if (rc == 0) {
+            rc = ltn_writer_string(w, p->cgroup, &cgroup);
+        }
         if (rc == 0) {
             rc = ltn_db_prepare(w->db,
                                 "INSERT INTO preemptors (window_id, proc_id, position, comm_id, "
-                                "by_pid, cgroup_id, waited_ns, times) VALUES (?, ?, ?, ?, ?, ?, ?, "
-                                "?)",
+                                "by_pid, cgroup_id, waited_ns, times, by_tid, cgroup_path_id) "
+                                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                                 &s);
         }
         if (rc < 0) {
@@ -338,6 +342,8 @@ static int store_preemptors(struct ltn_writer *w, const struct place *at,
         ltn_stmt_u64(s, 6, p->cgroup_id);
         ltn_stmt_u64(s, 7, p->waited_ns);
         ltn_stmt_u64(s, 8, p->times);
+        bind_id(s, 9, p->tid);
+        bind_id(s, 10, cgroup);
         rc = ltn_stmt_run(s);
         if (rc < 0) {
             return rc;
@@ -376,8 +382,7 @@ static int store_rank(struct ltn_writer *w, const struct place *at, const struct
     ltn_stmt_f64(s, 22, r->minor_faults);
     ltn_stmt_f64(s, 23, r->coverage);
     ltn_stmt_i64(s, 24, r->collectives_per_step);
-    rc = ltn_stmt_run(s);
-    return rc < 0 ? rc : store_preemptors(w, at, r);
+    return ltn_stmt_run(s);
 }
 
 static int store_comm(struct ltn_writer *w, const struct place *at, const struct ltn_comm_window *c)
@@ -416,6 +421,9 @@ static int store_proc_window(struct ltn_writer *w, const struct ltn_window *wind
     }
     if (rc == 0 && p->is_rank) {
         rc = store_rank(w, &at, &p->rank_window);
+    }
+    if (rc == 0 && (p->is_rank || p->has_host)) {
+        rc = store_preemptors(w, &at, p->is_rank ? &p->rank_window : &p->host);
     }
     return rc;
 }
@@ -523,6 +531,9 @@ int ltn_writer_window(struct ltn_writer *w, const struct ltn_window *window, uin
     for (size_t i = 0; i < window->proc_count && rc == 0; i++) {
         rc = store_proc_window(w, window, id, &window->procs[i]);
     }
+    if (rc == 0) {
+        rc = ltn_writer_host(w, window, id);
+    }
     return rc < 0 ? rc : store_health(w, id, &window->health);
 }
 
@@ -531,7 +542,7 @@ int ltn_writer_window(struct ltn_writer *w, const struct ltn_window *window, uin
 static int store_call(struct ltn_writer *w, struct ltn_stmt *s, const struct ltn_call *c)
 {
     int64_t proc;
-    int rc = proc_id(w, c->pid, c->proc_start_ns, c->time_ns, &proc);
+    int rc = ltn_writer_proc(w, c->pid, c->proc_start_ns, c->time_ns, &proc);
     if (rc < 0) {
         return rc;
     }
@@ -602,7 +613,7 @@ int ltn_writer_incident(struct ltn_writer *w, const struct ltn_record_incident *
 {
     int64_t proc = 0;
     struct ltn_stmt *s;
-    int rc = i->pid != 0 ? proc_id(w, i->pid, i->proc_start_ns, i->time_ns, &proc) : 0;
+    int rc = i->pid != 0 ? ltn_writer_proc(w, i->pid, i->proc_start_ns, i->time_ns, &proc) : 0;
     if (rc == 0) {
         rc = ltn_db_prepare(w->db,
                             "INSERT INTO incident_changes (node_id, incident, time_ns, opened_ns, "

@@ -132,7 +132,9 @@ static const struct ltn_mcp_tool tools[] = {
          "bytes, total_ns, avg_ns, p50_ns, p95_ns, p99_ns, max_ns), rank_steps(timestamp_ns, node, "
          "pid, job, rank, steps, step_ns, self_ns, peer_wait_ns, on_cpu_ns, run_queue_ns, "
          "device_ns, read_ns, disk_ns, fault_ns, ...), incidents(opened_at, state, severity, kind, "
-         "title, root_cause, explained_share, count, pid, rank, evidence), processes, snapshots. "
+         "title, root_cause, explained_share, count, pid, rank, evidence), processes, snapshots, "
+         "disk_io, socket_io, tcp_retransmits, file_opens, process_host, process_events, "
+         "cpu_throttling, cpu_holders (what the host did, by window and process). "
          "events holds notable calls only; counts and percentiles come from op_stats.",
      .input_schema = sql_input,
      .output_schema = LTN_MCP_SCHEMA_TABLE,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-foreach(topic steps rank_window procs)
+foreach(topic cgroups steps rank_window procs)
     ltn_test(test_capture_${topic} test_capture_${topic}.c)
     target_link_libraries(test_capture_${topic} PRIVATE ltn_capture)
 endforeach()

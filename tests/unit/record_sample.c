@@ -57,6 +57,8 @@ static void sample_rank(struct ltn_rank_window *r, unsigned n)
     r->split_ns[LTN_SPLIT_RUN_QUEUE] = 100e6;
     (void)snprintf(r->preemptors[0].comm, LTN_COMM_BYTES, "logrotate");
     r->preemptors[0].tgid = 77;
+    r->preemptors[0].tid = 78;
+    r->preemptors[0].cgroup = "/system.slice/logrotate";
     r->preemptors[0].cgroup_id = 42;
     r->preemptors[0].waited_ns = 1800000000;
     r->preemptors[0].times = 9;
@@ -92,6 +94,103 @@ static void sample_proc(struct ltn_arena *a, struct ltn_proc_window *p, unsigned
     sample_rank(&p->rank_window, n);
 }
 
+/* What the host did: one row of each kind, in a state that is worth keeping. */
+static void sample_host(struct ltn_arena *a, struct ltn_host_window *h, unsigned n)
+{
+    const struct ltn_host_owner who = {SAMPLE_PID, SAMPLE_START, "python"};
+    const struct ltn_host_owner worker = {SAMPLE_PID + 500, SAMPLE_START + 9, "worker"};
+    struct ltn_host_proc_row *proc = need(ltn_arena_calloc(a, 1, sizeof(*proc)));
+    struct ltn_host_block_row *blocks = need(ltn_arena_calloc(a, 2, sizeof(*blocks)));
+    struct ltn_host_net_row *net = need(ltn_arena_calloc(a, 1, sizeof(*net)));
+    struct ltn_host_retransmit_row *again = need(ltn_arena_calloc(a, 1, sizeof(*again)));
+    struct ltn_host_file_row *file = need(ltn_arena_calloc(a, 1, sizeof(*file)));
+    struct ltn_host_throttle_row *held = need(ltn_arena_calloc(a, 1, sizeof(*held)));
+    struct ltn_host_event_row *event = need(ltn_arena_calloc(a, 1, sizeof(*event)));
+    struct ltn_host_disk_row *disk = need(ltn_arena_calloc(a, 1, sizeof(*disk)));
+    *proc = (struct ltn_host_proc_row){
+        .who = worker,
+        .parent_pid = SAMPLE_PID,
+        .delta = {.opens = 10, .opens_failed = 4, .opens_missing = 3, .socket_sent_bytes = 100}};
+    blocks[0] = (struct ltn_host_block_row){
+        .who = who,
+        .key = {.tgid = SAMPLE_PID, .major = 259, .minor = 0, .op = LTN_BLOCK_READ},
+        .disk = "nvme0n1",
+        .delta = {.requests = 4,
+                  .bytes = 16384,
+                  .queued_ns = 400,
+                  .service_ns = 800,
+                  .max_ns = 700,
+                  .depth_sum = 10,
+                  .depth_max = 5}};
+    blocks[1] = blocks[0];
+    blocks[1].who = (struct ltn_host_owner){0};
+    *net = (struct ltn_host_net_row){
+        .who = who,
+        .key = {.family = 2, .protocol = 6, .port = 443, .peer = {192, 0, 2, 7}},
+        .delta = {.sends = 3, .sent_bytes = 300, .receives = 2, .received_bytes = 200}};
+    *again = (struct ltn_host_retransmit_row){.key = {.family = 10,
+                                                      .local = {0x20, 1},
+                                                      .peer = {0x20, 1, [15] = 2},
+                                                      .local_port = 4000,
+                                                      .peer_port = 443},
+                                              .segments = 5,
+                                              .handshake = 1};
+    *file = (struct ltn_host_file_row){.who = worker,
+                                       .delta = {.failed = 4,
+                                                 .missing = 3,
+                                                 .spent_ns = 9000,
+                                                 .max_ns = 5000,
+                                                 .last_errno = 2,
+                                                 .path = "/data/\x1b[31m\xff"}};
+    *held = (struct ltn_host_throttle_row){.who = who,
+                                           .path = need(ltn_arena_strndup(a, "/pod/x", 6)),
+                                           .periods = 100,
+                                           .throttled = 40,
+                                           .throttled_ns = 3000000000};
+    *event = (struct ltn_host_event_row){.who = worker,
+                                         .time_ns = SAMPLE_T0_NS + 5,
+                                         .parent_pid = SAMPLE_PID,
+                                         .exit_code = 256,
+                                         .type = LTN_EVENT_EXIT};
+    *disk = (struct ltn_host_disk_row){.major = 259,
+                                       .op = LTN_BLOCK_READ,
+                                       .disk = "nvme0n1",
+                                       .requests = 8,
+                                       .bytes = 32768,
+                                       .spent_ns = 2400};
+    *h = (struct ltn_host_window){
+        .procs = proc,
+        .proc_count = 1,
+        .blocks = blocks,
+        .block_count = 2,
+        .nets = net,
+        .net_count = 1,
+        .retransmits = again,
+        .retransmit_count = 1,
+        .files = file,
+        .file_count = 1,
+        .throttles = held,
+        .throttle_count = 1,
+        .events = event,
+        .event_count = 1,
+        .disks = disk,
+        .disk_count = 1,
+        .has_state = true,
+        .state_due = n % 2 == 0,
+        .totals = {.opens = 10, .opens_failed = 4, .opens_missing = 3, .retransmits = 5},
+        .state = {.cpus = 8,
+                  .cpu_busy = 0.5,
+                  .load1 = 3.5,
+                  .memory_total_bytes = 1000,
+                  .memory_available_bytes = 250,
+                  .swap_total_bytes = 100,
+                  .swap_used_bytes = 10,
+                  .pressure_cpu = 0.25,
+                  .pressure_memory = -1,
+                  .pressure_io = 0}};
+    h->totals.events[LTN_EVENT_EXIT] = 1;
+}
+
 struct ltn_window *sample_window(unsigned n)
 {
     struct ltn_window *w = need(calloc(1, sizeof(*w)));
@@ -122,6 +221,7 @@ struct ltn_window *sample_window(unsigned n)
     w->proc_count = SAMPLE_PROCS;
     w->gpus = gpu;
     w->gpu_count = 1;
+    sample_host(&w->arena, &w->host, n);
     w->health.calls_seen = 600ULL * (n + 1);
     w->health.drops[LTN_DROP_RING_CALLS] = n;
     w->health.cpu_seconds = 0.25;

@@ -91,7 +91,7 @@ static void test_the_oldest_calls_in_flight_are_kept_for_one_window(void **state
     ltn_procs_read_stuck(&t, 1, &stranger);
     ltn_procs_read_stuck(&t, 1, &unknown);
     struct ltn_window *w =
-        ltn_window_build(&t, NULL, ltn_now_unix_ns() - LTN_NS_PER_S, ltn_now_unix_ns());
+        ltn_window_build(&t, NULL, NULL, ltn_now_unix_ns() - LTN_NS_PER_S, ltn_now_unix_ns());
     assert_non_null(w);
     assert_int_equal(w->procs[0].stuck_count, LTN_STUCK_CALLS);
     for (size_t i = 0; i < LTN_STUCK_CALLS; i++) {
@@ -101,7 +101,7 @@ static void test_the_oldest_calls_in_flight_are_kept_for_one_window(void **state
     }
     ltn_window_free(w);
     ltn_procs_turn(&t);
-    w = ltn_window_build(&t, NULL, 1, 2);
+    w = ltn_window_build(&t, NULL, NULL, 1, 2);
     assert_int_equal(w->procs[0].stuck_count, 0);
     ltn_window_free(w);
     ltn_procs_done(&t);
@@ -123,7 +123,7 @@ static void test_host_time_of_a_process_without_collectives(void **state)
                                        .segment_run_queue_ns = 20 * LTN_NS_PER_MS,
                                        .device_wait_ns = 30 * LTN_NS_PER_MS};
     ltn_procs_read_thread(&t, &s);
-    struct ltn_window *w = ltn_window_build(&t, NULL, 1, 1 + LTN_NS_PER_S);
+    struct ltn_window *w = ltn_window_build(&t, NULL, NULL, 1, 1 + LTN_NS_PER_S);
     assert_non_null(w);
     assert_false(w->procs[0].is_rank);
     assert_true(w->procs[0].has_host);

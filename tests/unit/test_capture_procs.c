@@ -41,7 +41,7 @@ static struct ltn_op_stats reading(uint64_t calls, uint32_t in_bucket)
 /* Builds the window and returns the only op of the only process in it. */
 static struct ltn_window *window(struct ltn_procs *t, struct ltn_op_window *ret)
 {
-    struct ltn_window *w = ltn_window_build(t, NULL, 1000, 2000);
+    struct ltn_window *w = ltn_window_build(t, NULL, NULL, 1000, 2000);
     assert_non_null(w);
     assert_int_equal(w->proc_count, 1);
     assert_int_equal(w->procs[0].op_count, 1);
@@ -135,7 +135,7 @@ static void an_address_used_again_is_a_new_communicator(void **state)
     ltn_procs_turn(t);
     s = (struct ltn_comm_state){.comm_id = 6, .sequence = 4, .rank = 1, .ranks = 2};
     ltn_procs_read_comm(t, &key, &s);
-    struct ltn_window *w = ltn_window_build(t, NULL, 0, 1);
+    struct ltn_window *w = ltn_window_build(t, NULL, NULL, 0, 1);
     assert_non_null(w);
     assert_int_equal(w->procs[0].comm_count, 1);
     assert_int_equal(w->procs[0].comms[0].comm_id, 6);
@@ -156,7 +156,7 @@ static void an_ended_communicator_goes_on_under_its_other_key_and_is_told_once(v
     ltn_procs_read_comm(t, &ended, &s);
     const struct ltn_comm_state other = {.comm_id = 5, .sequence = 7, .rank = 0, .ranks = 2};
     ltn_procs_read_comm(t, &live, &other);
-    struct ltn_window *w = ltn_window_build(t, NULL, 0, 1);
+    struct ltn_window *w = ltn_window_build(t, NULL, NULL, 0, 1);
     assert_non_null(w);
     assert_int_equal(w->procs[0].comm_count, 2);
     assert_int_equal(w->procs[0].comms[0].sequence_total, 103);
@@ -164,7 +164,7 @@ static void an_ended_communicator_goes_on_under_its_other_key_and_is_told_once(v
     assert_int_equal(w->procs[0].comms[1].collectives, 7);
     ltn_window_free(w);
     ltn_procs_turn(t);
-    w = ltn_window_build(t, NULL, 0, 1);
+    w = ltn_window_build(t, NULL, NULL, 0, 1);
     assert_non_null(w);
     assert_int_equal(w->procs[0].comm_count, 0);
     ltn_window_free(w);
@@ -177,15 +177,18 @@ static void the_longest_preemptors_come_first(void **state)
     struct ltn_thread_stats s = {.tgid = tgid, .tid = 7};
     ltn_procs_read_thread(t, &s);
     for (uint32_t i = 1; i <= 6; i++) {
-        const struct ltn_preemptor_key key = {.tgid = tgid, .by_tgid = i};
+        const struct ltn_preemptor_key key = {.tgid = tgid, .tid = 7, .by_tgid = i};
         struct ltn_preemptor_stats p = {.waited_ns = i * 100, .times = 1};
         memcpy(p.by_comm, "hog", 4);
         ltn_procs_read_preemptor(t, &key, &p);
     }
+    /* What another thread of the process waited is no delay of this one. */
+    const struct ltn_preemptor_key other = {.tgid = tgid, .tid = 8, .by_tgid = 9};
+    ltn_procs_read_preemptor(t, &other, &(struct ltn_preemptor_stats){.waited_ns = 5000});
     s = (struct ltn_thread_stats){
         .tgid = tgid, .tid = 7, .peer_syncs = 2, .segment_ns = 10, .peer_wait_ns = 10};
     ltn_procs_read_thread(t, &s);
-    struct ltn_window *w = ltn_window_build(t, NULL, 0, 1000);
+    struct ltn_window *w = ltn_window_build(t, NULL, NULL, 0, 1000);
     assert_non_null(w);
     assert_true(w->procs[0].is_rank);
     const struct ltn_preemptor *p = w->procs[0].rank_window.preemptors;

@@ -115,6 +115,33 @@ static void nonsense_is_unknown(void **state)
     ltn_buf_done(&out);
 }
 
+static void a_state_is_kept_when_it_moves_or_is_due(void **state)
+{
+    (void)state;
+    struct ltn_host_keeper k = {0};
+    struct ltn_host h = {.cpus = 4,
+                         .cpu_busy = 0.5,
+                         .load1 = 2,
+                         .memory_total_bytes = 1000,
+                         .memory_available_bytes = 500,
+                         .pressure_cpu = -1};
+    assert_true(ltn_host_is_due(&k, &h, 1000, 0.02, 600)); /* the first one always */
+    assert_false(ltn_host_is_due(&k, &h, 1010, 0.02, 600));
+    h.cpu_busy = 0.515;
+    assert_false(ltn_host_is_due(&k, &h, 1020, 0.02, 600));
+    h.cpu_busy = 0.525; /* from the one kept, not from the last one seen */
+    assert_true(ltn_host_is_due(&k, &h, 1030, 0.02, 600));
+    h.load1 = 2.07; /* of 4 CPUs */
+    assert_false(ltn_host_is_due(&k, &h, 1040, 0.02, 600));
+    h.memory_available_bytes = 479;
+    assert_true(ltn_host_is_due(&k, &h, 1050, 0.02, 600));
+    h.pressure_cpu = 0.9; /* was not known */
+    assert_false(ltn_host_is_due(&k, &h, 1060, 0.02, 600));
+    assert_false(ltn_host_is_due(&k, &h, 1649, 0.02, 600));
+    assert_true(ltn_host_is_due(&k, &h, 1650, 0.02, 600));
+    assert_true(ltn_host_is_due(&k, &h, 1651, 0.0, 600));
+}
+
 static void tables_fit_into_80_columns(void **state)
 {
     (void)state;
@@ -127,7 +154,9 @@ static void tables_fit_into_80_columns(void **state)
             ltn_scenario_window((enum ltn_scenario)i, 15, 1700000000000000000ULL);
         assert_non_null(w);
         ltn_buf_init(&out, 1 << 20);
-        ltn_table_window(&out, w, "a-node-with-quite-a-long-name", &h, false);
+        w->host.has_state = true;
+        w->host.state = h;
+        ltn_table_window(&out, w, "a-node-with-quite-a-long-name", false);
         assert_int_equal(ltn_buf_error(&out), 0);
         if (widest(ltn_buf_str(&out)) > 80) {
             fail_msg("too wide:\n%s", ltn_buf_str(&out));
@@ -172,6 +201,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_machine_is_read, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(nonsense_is_unknown, make_dir, drop_dir),
+        cmocka_unit_test(a_state_is_kept_when_it_moves_or_is_due),
         cmocka_unit_test(tables_fit_into_80_columns),
         cmocka_unit_test(secrets_are_removed),
     };

@@ -178,6 +178,36 @@ static void a_file_twice_counts_once(void **state)
     assert_true(r.duplicates > 0);
 }
 
+/* A record that an agent of the first version left behind lacks tables and columns. */
+static void an_older_record_merges_too(void **state)
+{
+    (void)state;
+    struct ltn_merge_result r;
+    struct ltn_errinfo info = {0};
+    struct ltn_db *db = NULL;
+    assert_int_equal(ltn_db_open(&(struct ltn_db_opts){.path = a_path}, &db, NULL), 0);
+    assert_int_equal(ltn_db_migrate(db, ltn_record_migrations, 1, NULL), 0);
+    assert_int_equal(
+        ltn_db_exec(db,
+                    "INSERT INTO nodes VALUES (1, 'n0', ''); INSERT INTO strings VALUES (1, "
+                    "'hog'); INSERT INTO procs (id, node_id, pid, start_ns, first_seen_ns, "
+                    "last_seen_ns) VALUES (1, 1, 5, 1, 1, 2); INSERT INTO windows VALUES (1, 1, "
+                    "1, 2, 0); INSERT INTO preemptors VALUES (1, 1, 0, 1, 77, 42, 100, 3); "
+                    "INSERT INTO agent_health VALUES (1, 7, 0, 0, '{}', 0, 0, 0, 0.5, 0, 1, 2)"),
+        0);
+    ltn_db_close(db);
+    make_record(b_path, "n1", 2, 0);
+    if (merge(a_path, b_path, NULL, &r, &info) != 0) {
+        fail_msg("%s", info.msg);
+    }
+    assert_int_equal(number(out_path, "SELECT count(*) FROM cpu_holders WHERE by_comm = 'hog' AND "
+                                      "by_pid = 77 AND waited_ns = 100 AND by_tid IS NULL"),
+                     1);
+    assert_int_equal(number(out_path, "SELECT count(DISTINCT node_id) FROM windows"), 2);
+    assert_int_equal(number(out_path, "SELECT silent_total FROM agent_health WHERE calls_seen = 7"),
+                     0);
+}
+
 static void a_forced_node_takes_all(void **state)
 {
     (void)state;
@@ -265,6 +295,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_schema_is_covered, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(everything_is_there_once, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(a_file_twice_counts_once, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(an_older_record_merges_too, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(a_forced_node_takes_all, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(inputs_and_files_that_are_there_stay_as_they_are, make_dir,
                                         drop_dir),

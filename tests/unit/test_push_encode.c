@@ -238,8 +238,28 @@ static void every_metric_is_as_described(void **state)
     expect("0|lanterne.agent.silences", 5, "{process}", sum, 5);
     expect("0|lanterne.agent.attach.delay", 0.006, "s", gauge, first);
     expect("0|process.cpu.time", 0.25, "s", sum, 5);
+    expect("0|system.cpu.utilization", 0.5, "1", gauge, first);
+    expect("0|system.cpu.load_average.1m", 3.5, "{thread}", gauge, first);
+    expect("0|system.memory.limit", 1000, "By", gauge, first);
+    expect("0|system.linux.memory.available", 250, "By", gauge, first);
+    expect("0|system.memory.utilization|used", 0.75, "1", gauge, first);
+    expect("0|system.paging.usage|used", 10, "By", gauge, first);
+    expect("0|system.paging.usage|free", 90, "By", gauge, first);
+    expect("0|lanterne.system.pressure|cpu", 0.25, "1", gauge, first);
+    expect("0|system.disk.io|nvme0n1|read", 32768, "By", sum, 5);
+    expect("0|system.disk.operations|nvme0n1|read", 8, "{operation}", sum, 5);
+    expect("0|system.disk.operation_time|nvme0n1|read", 2400e-9, "s", sum, 5);
+    expect("0|lanterne.traced.file.opens|opened", 6, "{open}", sum, 5);
+    expect("0|lanterne.traced.file.opens|missing", 3, "{open}", sum, 5);
+    expect("0|lanterne.traced.file.opens|failed", 1, "{open}", sum, 5);
+    expect("0|lanterne.traced.process.events|exit", 1, "{event}", sum, 5);
+    expect("0|lanterne.system.tcp.retransmits", 5, "{segment}", sum, 5);
     for (size_t i = 0; i < sight.n; i++) {
+        /* Never a path or an address, and of what the host does never a process. */
+        assert_null(strstr(sight.points[i].key, "/data"));
+        assert_null(strstr(sight.points[i].key, "192.0.2.7"));
         /* What could not be read is not sent. */
+        assert_string_not_equal(sight.points[i].key, "0|lanterne.system.pressure|memory");
         assert_null(strstr(sight.points[i].key, "hw.power"));
         assert_null(strstr(sight.points[i].key, "pcie.generation"));
     }

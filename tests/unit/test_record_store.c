@@ -170,12 +170,46 @@ static void what_is_sent_can_be_asked_for(void **state)
            "200 2");
     expect("SELECT job || rank || world_size || gpu FROM processes WHERE pid = 1001",
            "train12GPU-1");
-    expect("SELECT count(*) FROM processes", "2");
+    expect("SELECT count(*) FROM processes WHERE rank IS NOT NULL", "2");
     expect("SELECT self_ns / 1e6 FROM rank_steps WHERE rank = 1", "400.000");
     expect("SELECT on_cpu_ns + run_queue_ns - self_ns FROM rank_steps", "0.000");
     expect("SELECT power_w IS NULL AND utilization = 0.5 FROM snapshots WHERE kind = 'gpu'", "1");
     expect("SELECT count(*) FROM snapshots WHERE kind = 'agent'", "2");
     ltn_record_close(r);
+}
+
+static void what_the_host_did_can_be_asked_for(void **state)
+{
+    (void)state;
+    struct ltn_record *r = open_record((struct ltn_record_opts){0});
+    assert_int_equal(ltn_record_send_window(r, sample_window(0)), 0);
+    assert_int_equal(ltn_record_send_window(r, sample_window(1)), 0);
+    ltn_record_stop(r);
+    ltn_record_close(r);
+    expect("SELECT disk || op || requests || ' ' || avg_queued_ns || ' ' || avg_service_ns || ' ' "
+           "|| queue_depth || ' ' || max_queue_depth || comm FROM disk_io WHERE pid = 1000 LIMIT 1",
+           "nvme0n1read4 100 200 2.5 5python?[31m");
+    expect("SELECT count(*) FROM disk_io WHERE pid IS NULL", "2");
+    expect("SELECT protocol || peer || port || side || sent_bytes FROM socket_io LIMIT 1",
+           "tcp192.0.2.7443client300");
+    expect("SELECT local || ' ' || peer || ' ' || segments || handshake || (pid IS NULL) FROM "
+           "tcp_retransmits LIMIT 1",
+           "2001:: 2001::2 511");
+    expect("SELECT path || failed || missing || last_errno || comm FROM file_opens LIMIT 1",
+           "/data/?[31m?432worker");
+    expect("SELECT cgroup || throttled || '/' || periods FROM cpu_throttling LIMIT 1",
+           "/pod/x40/100");
+    expect("SELECT parent_pid || ' ' || opens || opens_failed || socket_sent_bytes FROM "
+           "process_host LIMIT 1",
+           "1000 104100");
+    expect("SELECT type || exit_code || timestamp || comm FROM process_events LIMIT 1",
+           "exit2562023-11-14T22:13:20.000Zworker");
+    expect("SELECT by_comm || by_pid || by_tid || cgroup FROM cpu_holders LIMIT 1",
+           "logrotate7778/system.slice/logrotate");
+    /* The second window's state was not worth keeping. */
+    expect("SELECT count(*) || ' ' || cpu_busy || ' ' || memory_used_bytes || "
+           "(pressure_memory IS NULL) FROM snapshots WHERE kind = 'system'",
+           "1 0.5 750.01");
 }
 
 static void percentiles_come_from_the_histogram(void **state)
@@ -215,7 +249,7 @@ static void a_second_start_goes_on(void **state)
     }
     expect("SELECT count(*) FROM events", "30");
     expect("SELECT max(CAST(substr(id, 8) AS INTEGER)) FROM events", "30");
-    expect("SELECT count(*) FROM processes", "2");
+    expect("SELECT count(*) FROM processes WHERE rank IS NOT NULL", "2");
     expect("SELECT count(*) FROM windows", "3");
 }
 
@@ -429,6 +463,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(what_is_sent_can_be_asked_for),
+        TEST(what_the_host_did_can_be_asked_for),
         TEST(percentiles_come_from_the_histogram),
         TEST(a_second_start_goes_on),
         TEST(calls_may_come_before_their_process),
