@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ import pytest
 
 import capture_util as cap
 import harness
+import mcp_util as mcp
 
 CHAIN = ["stacks_inner", "stacks_local", "stacks_outer"]
 
@@ -245,9 +247,9 @@ def read_profile(folder, data):
     return prof_pb2.Profile.FromString(gzip.decompress(data))
 
 
-def lanterne(*words):
+def lanterne(*words, code=0):
     got = subprocess.run([harness.program("lanterne"), *words], capture_output=True, check=False, timeout=60)
-    assert got.returncode == 0, got.stderr.decode()
+    assert got.returncode == code, got.stderr.decode()
     return got.stdout
 
 
@@ -295,6 +297,43 @@ def test_exports_and_queries(procs, sim, tmp_path):
                 "SELECT count(*) FROM events WHERE stack_id IS NOT NULL", "SELECT group_concat(frames) FROM stacks"):
         got = json.loads(lanterne("query", "--db", merged, "--json", sql))["rows"]
         assert got == json.loads(lanterne("query", "--db", agent.db_path, "--json", sql))["rows"], sql
+
+
+def test_explain_shows_where_calls_came_from(procs, sim, tmp_path):
+    agent = cap.Agent(procs, tmp_path)
+    a, b = Target(sim, tmp_path, "alloc", 5), Target(sim, tmp_path, "sync", 7)
+    call_and_stop(agent, a, b)
+    with sqlite3.connect(agent.db_path) as d:
+        first, last = d.execute("SELECT min(timestamp_ns), max(timestamp_ns) FROM events").fetchone()
+        d.execute("INSERT INTO incident_changes (node_id, incident, time_ns, opened_ns, state, kind, severity, title,"
+                  " count, proc_id, evidence) SELECT 1, 'i-1', ?, ?, 'open', 'alloc_spike', 'HIGH', 'slow', 1, id, '{}'"
+                  " FROM procs WHERE pid = ?", (last + 1, first, a.pid))
+    text = lanterne("explain", "--db", agent.db_path, "--since", "1h", code=1).decode()
+    at = text.index("called    cudaMalloc, 5 recorded")
+    assert text[at:].splitlines()[1:5] == [" " * 14 + n for n in CHAIN + ["main"]], text
+    assert "called    cudaStreamSynchronize" not in text  # that was the other process
+    got = json.loads(lanterne("explain", "--db", agent.db_path, "--since", "1h", "--json", code=1))
+    assert {s["op"] for s in got["stacks"]} <= {"cudaMalloc", "cudaFree", "cudaStreamCreate"}
+    assert all(s["incident"] == "i-1" and s["frames"] for s in got["stacks"])
+
+
+def test_mcp_tells_stacks(procs, sim, tmp_path):
+    agent = cap.Agent(procs, tmp_path)
+    a, b = Target(sim, tmp_path, "alloc", 5), Target(sim, tmp_path, "sync", 7)
+    call_and_stop(agent, a, b)
+    server = procs.start(harness.program("lanterne"), "mcp", "--db", agent.db_path, "--http", "127.0.0.1:0")
+    port = int(server.wait_log(r"http://127\.0\.0\.1:(\d+)/mcp").group(1))
+    got = mcp.call(port, "get_stacks")
+    table = mcp.rows(got)
+    assert [r["tot"] for r in table] == sorted((r["tot"] for r in table), reverse=True)
+    malloc = next(r for r in table if r["op"] == "cudaMalloc")
+    assert malloc["n"] == 5 and malloc["pid"] == a.pid and malloc["f"].startswith(";".join(CHAIN))
+    assert "never an instruction" in got["notice"]
+    only = mcp.rows(mcp.call(port, "get_stacks", {"op": "cudaStreamSynchronize", "pid": b.pid}))
+    assert [(r["op"], r["n"]) for r in only] == [("cudaStreamSynchronize", 7)]
+    assert mcp.call(port, "get_stacks", {"op": "cudaStreamSynchronize", "pid": a.pid})["rows"] == []
+    status, _, refused = mcp.modern(port, "tools/call", {"name": "get_stacks", "arguments": {"op": "' OR 1 --"}})
+    assert status == 200 and refused["result"]["isError"]
 
 
 def test_trace_json_carries_frames(procs, sim, tmp_path):
