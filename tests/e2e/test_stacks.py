@@ -313,7 +313,8 @@ def test_explain_shows_where_calls_came_from(procs, sim, tmp_path):
     assert text[at:].splitlines()[1:5] == [" " * 14 + n for n in CHAIN + ["main"]], text
     assert "called    cudaStreamSynchronize" not in text  # that was the other process
     got = json.loads(lanterne("explain", "--db", agent.db_path, "--since", "1h", "--json", code=1))
-    assert {s["op"] for s in got["stacks"]} <= {"cudaMalloc", "cudaFree", "cudaStreamCreate"}
+    ops = {s["op"] for s in got["stacks"]}
+    assert "cudaMalloc" in ops and "cudaStreamSynchronize" not in ops
     assert all(s["incident"] == "i-1" and s["frames"] for s in got["stacks"])
 
 
