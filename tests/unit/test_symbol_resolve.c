@@ -52,13 +52,13 @@ static void python(void *ctx, const struct ltn_event_stack *e, uint64_t proc_sta
 }
 
 /* Two functions that nothing exports; the second is what the interpreter's loop is called. */
-__attribute__((noinline, noclone)) static int known_function(volatile int *x)
+__attribute__((noinline)) static int known_function(volatile int *x)
 {
     *x += 1;
     return *x * 3;
 }
 int _PyEval_EvalFrameDefault(volatile int *x);
-__attribute__((noinline, noclone)) int _PyEval_EvalFrameDefault(volatile int *x)
+__attribute__((noinline)) int _PyEval_EvalFrameDefault(volatile int *x)
 {
     *x += 2;
     return *x * 5;
