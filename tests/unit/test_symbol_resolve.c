@@ -205,17 +205,17 @@ static void test_a_library_that_came_late(void **state)
         ltn_resolver_stats(r, &stats);
     }
     assert_int_equal(stats.resolved_total, 1);
-    void *lib = dlopen("libresolv.so.2", RTLD_NOW);
+    void *lib = dlopen("libm.so.6", RTLD_NOW);
     assert_non_null(lib);
     e = event(2);
     e.native_count = 1;
-    e.native[0] = INSIDE(dlsym(lib, "ns_name_skip"));
+    e.native[0] = INSIDE(dlsym(lib, "cbrt"));
     assert_int_equal(ltn_resolver_send(r, &e, own_start()), 0);
     ltn_resolver_stop(r);
     ltn_resolver_free(r);
     assert_int_equal(k.count, 2);
-    assert_non_null(strstr(k.stacks[1]->frames[0].file, "libresolv"));
-    assert_non_null(strstr(k.stacks[1]->frames[0].function, "ns_name_skip"));
+    assert_non_null(strstr(k.stacks[1]->frames[0].file, "libm.so.6"));
+    assert_non_null(strstr(k.stacks[1]->frames[0].function, "cbrt"));
     drop(&k);
     (void)dlclose(lib);
 }
