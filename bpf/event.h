@@ -113,8 +113,8 @@ struct ltn_event_hdr {
     ltn_u16 size; /* of the whole record */
     ltn_u32 tgid; /* as the initial pid namespace numbers it */
     ltn_u32 tid;
-    ltn_u32 reserved;
-    ltn_u64 time_ns; /* CLOCK_MONOTONIC; for calls the time of entry */
+    ltn_u32 reserved; /* LTN_EVENT_STACK: how often the process became another program (exec) */
+    ltn_u64 time_ns;  /* CLOCK_MONOTONIC; for calls the time of entry */
 };
 
 #define LTN_CALL_SLOW   0x01
@@ -209,6 +209,9 @@ struct ltn_python_frame {
 struct ltn_event_stack {
     struct ltn_event_hdr hdr;
     ltn_u64 stack_id; /* hash of the process's incarnation and all frames; never 0 */
+    ltn_u64
+        code_start; /* of its program, with the next what /proc/PID/stat says too: whether what */
+    ltn_u64 stack_start; /* is mapped there is still this program */
     ltn_u32 native_count;
     ltn_u32 python_count;
     ltn_u64
@@ -356,7 +359,7 @@ _Static_assert(sizeof(struct ltn_event_sync) == 200, "sync record is part of the
 _Static_assert(sizeof(struct ltn_event_collective) == 136, "collective record is part of the ABI");
 _Static_assert(sizeof(struct ltn_event_comm) == 128, "communicator record is part of the ABI");
 _Static_assert(sizeof(struct ltn_python_frame) == 24, "Python frame is part of the ABI");
-_Static_assert(sizeof(struct ltn_event_stack) == 3624, "stack record is part of the ABI");
+_Static_assert(sizeof(struct ltn_event_stack) == 3640, "stack record is part of the ABI");
 #endif
 
 #endif /* LTN_BPF_EVENT_H */

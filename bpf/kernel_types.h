@@ -89,6 +89,10 @@ struct signal_struct {
     atomic_t live;
     unsigned int flags;
 };
+struct mm_struct {
+    unsigned long start_code;
+    unsigned long start_stack;
+};
 struct task_struct {
     unsigned int __state;
     int pid;
@@ -103,6 +107,7 @@ struct task_struct {
     unsigned long nvcsw;
     unsigned long min_flt;
     unsigned long maj_flt;
+    struct mm_struct *mm;
     struct task_struct *real_parent;
     struct task_struct *group_leader;
     struct signal_struct *signal;
