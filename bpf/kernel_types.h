@@ -36,6 +36,9 @@ enum {
     BPF_F_NO_PREALLOC = 1,
 };
 enum {
+    BPF_F_USER_STACK = 1 << 8,
+};
+enum {
     BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
 };
 enum {
@@ -86,6 +89,10 @@ struct signal_struct {
     atomic_t live;
     unsigned int flags;
 };
+struct mm_struct {
+    unsigned long start_code;
+    unsigned long start_stack;
+};
 struct gendisk {
     int major;
     int first_minor;
@@ -135,9 +142,11 @@ struct task_struct {
     struct sched_entity se;
     struct sched_info sched_info;
     __u64 start_boottime;
+    __u64 self_exec_id;
     unsigned long nvcsw;
     unsigned long min_flt;
     unsigned long maj_flt;
+    struct mm_struct *mm;
     struct task_struct *real_parent;
     struct task_struct *group_leader;
     struct signal_struct *signal;

@@ -52,6 +52,12 @@ static int on_calls(void *ctx, struct ltn_call_batch *batch)
     return ltn_record_send_calls(a->record, batch);
 }
 
+static int on_stack(void *ctx, const struct ltn_stack *s)
+{
+    struct agent_run *a = ctx;
+    return ltn_record_send_stack(a->record, s);
+}
+
 /* Where to push: --collector, or what OTEL_EXPORTER_OTLP_* say. */
 static int push_conf(const struct agent_run *a, struct ltn_push_conf *c, struct ltn_errinfo *info)
 {
@@ -149,6 +155,7 @@ static int start(struct agent_run *a, struct ltn_errinfo *info)
         return ltn_errinfo_set(info, rc, "out of memory");
     }
     e.sink = (struct ltn_capture_sink){.ctx = a, .window = on_window, .calls = on_calls};
+    e.stack = on_stack;
     return ltn_engine_start(&e, &a->engine, info);
 }
 
@@ -252,6 +259,20 @@ static void say_lost_incidents(const struct agent_run *a)
     }
 }
 
+/* Once, at the end: what limits kept from being named. */
+static void say_lost_stacks(const struct agent_run *a)
+{
+    struct ltn_engine_stats s;
+    if (a->engine == NULL) {
+        return;
+    }
+    ltn_engine_stats(a->engine, &s);
+    if (s.symbols.refused_total > 0) {
+        ltn_log_info("stacks: %" PRIu64 " named, %" PRIu64 " refused", s.symbols.resolved_total,
+                     s.symbols.refused_total);
+    }
+}
+
 int ltn_cmd_agent(int argc, char **argv)
 {
     struct agent_run a = {0};
@@ -263,6 +284,7 @@ int ltn_cmd_agent(int argc, char **argv)
     /* In the direction data takes: no more windows, then everything written, then everything sent.
      */
     ltn_agent_control_close(a.control);
+    say_lost_stacks(&a);
     ltn_engine_stop(a.engine);
     say_lost_incidents(&a);
     ltn_serve_stop(a.api);

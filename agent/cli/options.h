@@ -38,6 +38,7 @@ struct ltn_agent_options {
     uint64_t open_slow_ns;
     double deadband_percent;
     uint64_t heartbeat_ns;
+    bool stack;
     bool incidents;
     uint64_t incident_hang_ns;
     double incident_excess;

@@ -29,6 +29,7 @@ struct ltn_engine {
     bool drain_runs;
     struct ltn_aggregate *aggregate;
     bool aggregate_runs;
+    struct ltn_resolver *resolver; /* NULL without stacks */
     bool by_pid;
     struct ltn_attach attach;
     struct ltn_silence *silence;
@@ -94,6 +95,7 @@ static int open_probes(struct ltn_engine *e, const struct ltn_engine_opts *o,
         .no_sched = o->no_sched,
         .host_off = o->host_off,
         .open_slow_ns = o->open_slow_ns,
+        .no_stacks = o->no_stacks || o->stack == NULL,
     };
     if (scope->pid_count > 0) {
         p.scope_mode |= LTN_TRACE_PIDS;
@@ -126,6 +128,26 @@ static struct ltn_gpu *open_gpu(void)
     return ltn_gpu_new(&provider, GPU_INTERVAL_MS, GPU_BOX_MS);
 }
 
+static void forget_stack(void *ctx, uint64_t stack_id)
+{
+    struct ltn_engine *e = ctx;
+    ltn_probes_forget_stack(e->probes, stack_id);
+}
+
+static int on_stack(void *ctx, const struct ltn_event_stack *event, uint64_t proc_start_ns)
+{
+    struct ltn_engine *e = ctx;
+    return ltn_resolver_send(e->resolver, event, proc_start_ns);
+}
+
+static int start_resolver(struct ltn_engine *e, const struct ltn_engine_opts *o)
+{
+    const struct ltn_resolver_opts opts = {
+        .ctx = o->sink.ctx, .stack = o->stack, .forget_ctx = e, .forget = forget_stack};
+    e->resolver = ltn_resolver_new(&opts);
+    return e->resolver == NULL ? -ENOMEM : ltn_resolver_start(e->resolver);
+}
+
 static int start_threads(struct ltn_engine *e, const struct ltn_engine_opts *o,
                          struct ltn_errinfo *info)
 {
@@ -134,6 +156,10 @@ static int start_threads(struct ltn_engine *e, const struct ltn_engine_opts *o,
     struct ltn_probe_maps maps = ltn_probes_maps(e->probes);
     e->gpu = o->no_gpu ? NULL : open_gpu();
     e->drain = ltn_drain_new(maps.calls, maps.critical);
+    int rc = probes.stacks ? start_resolver(e, o) : 0;
+    if (rc < 0) {
+        return ltn_errinfo_set(info, rc, "cannot start a thread: %s", ltn_err_str(rc));
+    }
     if (e->drain == NULL) {
         return ltn_errinfo_set(info, -ENOMEM, "cannot map the ring buffers: out of memory");
     }
@@ -142,6 +168,7 @@ static int start_threads(struct ltn_engine *e, const struct ltn_engine_opts *o,
         .drain = e->drain,
         .gpu = e->gpu,
         .sink = o->sink,
+        .stacks = {.ctx = e, .stack = e->resolver != NULL ? on_stack : NULL},
         .node = o->node,
         .window_ns = o->window_ns,
         .map_bytes = probes.map_bytes,
@@ -153,7 +180,7 @@ static int start_threads(struct ltn_engine *e, const struct ltn_engine_opts *o,
     if (e->aggregate == NULL) {
         return ltn_errinfo_set(info, -ENOMEM, "out of memory");
     }
-    int rc = ltn_drain_start(e->drain);
+    rc = ltn_drain_start(e->drain);
     e->drain_runs = rc == 0;
     if (rc == 0) {
         rc = ltn_aggregate_start(e->aggregate);
@@ -331,9 +358,13 @@ void ltn_engine_stop(struct ltn_engine *e)
     if (e->aggregate_runs) {
         ltn_aggregate_stop(e->aggregate);
     }
+    if (e->resolver != NULL) {
+        ltn_resolver_stop(e->resolver);
+    }
     ltn_silence_free(e->silence);
     ltn_aggregate_free(e->aggregate);
     ltn_drain_free(e->drain);
+    ltn_resolver_free(e->resolver);
     ltn_probes_free(e->probes);
     ltn_scanner_free(e->scanner);
     ltn_watch_free(e->watch);
@@ -358,6 +389,9 @@ void ltn_engine_stats(struct ltn_engine *e, struct ltn_engine_stats *ret)
         .drain = ltn_drain_stats(e->drain),
         .attach_failures = e->attach.failures_total,
     };
+    if (e->resolver != NULL) {
+        ltn_resolver_stats(e->resolver, &ret->symbols);
+    }
     ltn_silence_stats(e->silence, &ret->silence);
 }
 

@@ -16,6 +16,7 @@
 #include "engine/silence.h"
 #include "gpu/gpu.h"
 #include "probe/probes.h"
+#include "symbol/resolve.h"
 
 struct ltn_engine_opts {
     struct ltn_scope scope;  /* cgroup_path is filled in from cgroup */
@@ -34,7 +35,11 @@ struct ltn_engine_opts {
     double deadband;       /* struct ltn_aggregate_opts */
     uint64_t heartbeat_ns;
     bool no_gpu;
+    bool no_stacks;
     struct ltn_capture_sink sink;
+    /* Where stacks go, with sink.ctx; on the resolve thread. As in struct ltn_resolver_opts; NULL:
+     * as no_stacks. */
+    int (*stack)(void *ctx, const struct ltn_stack *s);
 };
 
 struct ltn_engine;
@@ -62,6 +67,7 @@ const struct ltn_attach *ltn_engine_attach(const struct ltn_engine *e);
 struct ltn_engine_stats {
     struct ltn_aggregate_stats aggregate;
     struct ltn_drain_stats drain;
+    struct ltn_resolver_stats symbols; /* zeros without stacks */
     uint64_t attach_failures;
     struct ltn_silence_stats silence;
 };

@@ -58,6 +58,7 @@ struct ltn_probes {
     struct agent *skel;
     enum ltn_link_kind kind;
     bool sched;
+    bool stacks;
     uint32_t host; /* families loaded, then those that run */
     struct attached files[MAX_FILES];
     size_t file_count;
@@ -114,7 +115,14 @@ static void choose_programs(struct agent *skel, enum ltn_link_kind kind, bool sc
     }
 }
 
-static void fill_config(struct agent *skel, const struct ltn_probes_opts *o, bool sched)
+/* What of the optional parts is loaded. */
+struct parts {
+    bool sched;
+    bool stacks;
+    uint32_t host; /* LTN_HOST_* */
+};
+
+static void fill_config(struct agent *skel, const struct ltn_probes_opts *o, struct parts with)
 {
     uint32_t ring = o->ring_bytes == 0 ? DEFAULT_RING : o->ring_bytes;
     skel->rodata->config = (struct ltn_bpf_config){
@@ -126,21 +134,22 @@ static void fill_config(struct agent *skel, const struct ltn_probes_opts *o, boo
         .wake_bytes = ring / WAKE_AT_FRACTION,
         .open_slow_ns = o->open_slow_ns == 0 ? DEFAULT_SLOW_NS : o->open_slow_ns,
     };
-    skel->rodata->have_sched = sched;
+    skel->rodata->have_sched = with.sched;
+    skel->rodata->have_stacks = with.stacks;
     skel->rodata->mark_victim_is_pid = ltn_tracepoint_arg_count("mark_victim") == 1;
     (void)bpf_map__set_max_entries(skel->maps.calls, ring);
 }
 
-static int load_as(const struct ltn_probes_opts *o, enum ltn_link_kind kind, bool sched,
-                   uint32_t host, struct agent **ret)
+static int load_as(const struct ltn_probes_opts *o, enum ltn_link_kind kind, struct parts with,
+                   struct agent **ret)
 {
     struct agent *skel = agent__open();
     if (skel == NULL) {
         return errno != 0 ? -errno : -ENOMEM;
     }
-    choose_programs(skel, kind, sched);
-    ltn_families_choose(skel, host);
-    fill_config(skel, o, sched);
+    choose_programs(skel, kind, with.sched);
+    ltn_families_choose(skel, with.host);
+    fill_config(skel, o, with);
     int rc = agent__load(skel);
     if (rc < 0) {
         agent__destroy(skel);
@@ -177,35 +186,49 @@ static void add_to_note(struct ltn_buf *note, const char *what, int rc)
     (void)ltn_buf_printf(note, "%s%s: %s", note->len > 0 ? "; " : "", what, ltn_err_str(rc));
 }
 
-static void add_note(struct ltn_probes *p, const char *what, int rc)
+static bool is_asked_for(const struct parts *with, const struct ltn_probes_opts *o)
 {
-    add_to_note(&p->note, what, rc);
+    return !(with->sched && o->no_sched) && !(with->stacks && o->no_stacks);
 }
 
-/* With one kind of link: everything, else without sockets, without all host families, without the
- * scheduler program. *ret_lost says what had to be left out (NULL: nothing), *ret_why the error. */
-static int load_kind(struct ltn_probes *p, const struct ltn_probes_opts *o, enum ltn_link_kind kind,
-                     uint32_t host, const char **ret_lost, int *ret_why)
+/* What had to be left out, and the error that came of trying with everything. */
+static void note_lost(struct ltn_probes *p, const struct ltn_probes_opts *o, uint32_t host, int why)
 {
-    const struct {
-        bool sched;
-        uint32_t host;
-        const char *lost;
-    } tries[] = {{!o->no_sched, host, NULL},
-                 {!o->no_sched, host & ~(uint32_t)LTN_HOST_NET, "sockets"},
-                 {!o->no_sched, 0, "host families"},
-                 {false, host, "sched_switch"},
-                 {false, 0, "sched_switch and host families"}};
+    if (!p->sched && !o->no_sched) {
+        add_to_note(&p->note, "sched_switch", why);
+    }
+    if (!p->stacks && !o->no_stacks) {
+        add_to_note(&p->note, "stacks", why);
+    }
+    if (p->host != host) {
+        add_to_note(&p->host_note, p->host != 0 ? "sockets" : "host families", why);
+    }
+}
+
+/* With one kind of link: everything, else without the part that asks most of the kernel, and so
+ * on. */
+static int load_kind(struct ltn_probes *p, const struct ltn_probes_opts *o, enum ltn_link_kind kind,
+                     uint32_t host)
+{
+    uint32_t no_net = host & ~(uint32_t)LTN_HOST_NET;
+    const struct parts tries[] = {
+        {true, true, host},   {true, true, no_net}, {true, false, host},
+        {true, true, 0},      {true, false, 0},     {false, true, host},
+        {false, false, host}, {false, true, 0},     {false, false, 0},
+    };
     int first = 0;
-    int rc = 0;
+    int rc = -EINVAL;
     for (size_t i = 0; i < LTN_ARRAY_SIZE(tries); i++) {
-        rc = load_as(o, kind, tries[i].sched, tries[i].host, &p->skel);
-        first = i == 0 ? rc : first;
+        if (!is_asked_for(&tries[i], o)) {
+            continue;
+        }
+        rc = load_as(o, kind, tries[i], &p->skel);
+        first = first == 0 ? rc : first;
         if (rc == 0) {
             p->sched = tries[i].sched;
+            p->stacks = tries[i].stacks;
             p->host = tries[i].host;
-            *ret_lost = tries[i].lost;
-            *ret_why = first;
+            note_lost(p, o, host, first);
             return 0;
         }
     }
@@ -222,14 +245,9 @@ static int load_best(struct ltn_probes *p, const struct ltn_probes_opts *o)
         if (o->force_kind && ladder[i] != o->kind) {
             continue;
         }
-        const char *lost = NULL;
-        int why = 0;
-        rc = load_kind(p, o, ladder[i], host, &lost, &why);
+        rc = load_kind(p, o, ladder[i], host);
         if (rc == 0 && kind_works(p->skel, ladder[i])) {
             p->kind = ladder[i];
-            if (lost != NULL) {
-                add_to_note(p->sched == !o->no_sched ? &p->host_note : &p->note, lost, why);
-            }
             return 0;
         }
         if (rc == 0) {
@@ -237,8 +255,25 @@ static int load_best(struct ltn_probes *p, const struct ltn_probes_opts *o)
             p->skel = NULL;
             rc = -EOPNOTSUPP;
         }
+        ltn_buf_reset(&p->note);
     }
     return rc;
+}
+
+int ltn_probes_set_stacks(const struct ltn_probes *p, bool on)
+{
+    struct ltn_bpf_switches s = {.stacks = on};
+    uint32_t zero = 0;
+    if (!p->stacks) {
+        return on ? LTN_ERR_UNSUPPORTED : 0;
+    }
+    int fd = bpf_map__fd(p->skel->maps.switches);
+    return bpf_map_update_elem(fd, &zero, &s, BPF_ANY) == 0 ? 0 : -errno;
+}
+
+void ltn_probes_forget_stack(const struct ltn_probes *p, uint64_t stack_id)
+{
+    (void)bpf_map_delete_elem(bpf_map__fd(p->skel->maps.stacks_sent), &stack_id);
 }
 
 static void attach_optional(struct ltn_probes *p, struct bpf_program *prog, const char *name,
@@ -246,7 +281,7 @@ static void attach_optional(struct ltn_probes *p, struct bpf_program *prog, cons
 {
     *ret = bpf_program__attach(prog);
     if (*ret == NULL) {
-        add_note(p, name, -errno);
+        add_to_note(&p->note, name, -errno);
     }
 }
 
@@ -316,6 +351,12 @@ int ltn_probes_new(const struct ltn_probes_opts *opts, struct ltn_probes **ret,
         return rc;
     }
     attach_tracepoints(p);
+    if (p->stacks) {
+        rc = ltn_probes_set_stacks(p, true);
+        if (rc < 0) {
+            add_to_note(&p->note, "stacks", rc);
+        }
+    }
     p->map_bytes = all_map_bytes(p->skel);
     *ret = p;
     return 0;
@@ -747,13 +788,19 @@ struct ltn_probe_maps ltn_probes_maps(const struct ltn_probes *p)
         .host_net = bpf_map__fd(s->maps.host_net),
         .host_retransmits = bpf_map__fd(s->maps.host_retransmits),
         .host_files = bpf_map__fd(s->maps.host_files),
+        .stacks_sent = bpf_map__fd(s->maps.stacks_sent),
     };
 }
 
 void ltn_probes_info(const struct ltn_probes *p, struct ltn_probes_info *ret)
 {
     *ret = (struct ltn_probes_info){
-        .kind = p->kind, .sched = p->sched, .map_bytes = p->map_bytes, .host = p->host};
+        .kind = p->kind,
+        .sched = p->sched,
+        .stacks = p->stacks,
+        .map_bytes = p->map_bytes,
+        .host = p->host,
+    };
     ret->files = p->file_count;
     for (size_t i = 0; i < p->file_count; i++) {
         const struct attached *a = &p->files[i];

@@ -29,6 +29,7 @@ struct ltn_probes_opts {
     enum ltn_link_kind kind;
     uint32_t host_off;     /* LTN_HOST_*: host families not wanted */
     uint64_t open_slow_ns; /* from which an open is told by its path; 0 = 1 ms */
+    bool no_stacks;        /* records without stacks, for good */
     bool no_sched; /* leave sched_switch alone; time off the CPU is then estimated from the task's
                       clock */
 };
@@ -70,6 +71,13 @@ bool ltn_probes_detach(struct ltn_probes *p, uint32_t lib_id);
 int ltn_probes_add_pid(struct ltn_probes *p, pid_t pid) ltn_must_check;
 int ltn_probes_del_pid(struct ltn_probes *p, pid_t pid);
 
+/* Turns stacks on or off while the programs run (a budget may want that). 0, -errno, or
+ * LTN_ERR_UNSUPPORTED when they were loaded without. Any thread. */
+int ltn_probes_set_stacks(const struct ltn_probes *p, bool on) ltn_must_check;
+
+/* Makes the kernel send a stack again when it is met again. Any thread. */
+void ltn_probes_forget_stack(const struct ltn_probes *p, uint64_t stack_id);
+
 /* Descriptors of the maps, for reading by libbpf calls; owned by p. */
 struct ltn_probe_maps {
     int op_stats;
@@ -89,6 +97,7 @@ struct ltn_probe_maps {
     int host_net;
     int host_retransmits;
     int host_files;
+    int stacks_sent;
 };
 struct ltn_probe_maps ltn_probes_maps(const struct ltn_probes *p);
 
@@ -102,6 +111,7 @@ struct ltn_probes_info {
     uint64_t map_bytes;
     bool sched;
     uint32_t host; /* LTN_HOST_* that run */
+    bool stacks; /* the programs can take stacks */
 };
 void ltn_probes_info(const struct ltn_probes *p, struct ltn_probes_info *ret);
 

@@ -33,6 +33,28 @@ static int check_schema(struct ltn_db *db, const char *path, struct ltn_errinfo 
     return 0;
 }
 
+/* A record that no writer of this version has opened yet reads as if it had what came since. */
+static int stand_in(struct ltn_db *db)
+{
+    static const struct {
+        const char *asks; /* 0: it is from before */
+        const char *views;
+    } steps[] = {
+        {"SELECT count(*) FROM sqlite_master WHERE name = 'stack_refs'", ltn_record_before_stacks},
+        {"SELECT count(*) FROM pragma_table_info('agent_health') WHERE name = 'attached_files'",
+         ltn_record_before_coverage},
+    };
+    int rc = 0;
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(steps) && rc == 0; i++) {
+        int64_t has = 0;
+        rc = ltn_db_get_i64(db, steps[i].asks, &has);
+        if (rc == 0 && has == 0) {
+            rc = ltn_db_exec(db, steps[i].views);
+        }
+    }
+    return rc;
+}
+
 int ltn_record_reader_open(const char *path, struct ltn_record_reader **ret_reader,
                            struct ltn_errinfo *info)
 {
@@ -48,6 +70,9 @@ int ltn_record_reader_open(const char *path, struct ltn_record_reader **ret_read
         rc = ltn_hist_blob_register(r->db);
         if (rc == 0) {
             rc = ltn_db_exec(r->db, ltn_record_reader_views);
+        }
+        if (rc == 0) {
+            rc = stand_in(r->db);
         }
         if (rc < 0) {
             (void)ltn_errinfo_set(info, rc, "%s: %s", path, ltn_db_message(r->db));

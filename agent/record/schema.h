@@ -17,6 +17,15 @@ extern const char ltn_record_schema_host[];
 /* PRAGMA application_id of our files: "LTNR". */
 #define LTN_RECORD_APPLICATION_ID LTN_DB_NODE
 
+/* The migration that brought stacks. */
+extern const char ltn_record_schema_stacks[];
+
+/* Temporary views that stand in for what it added when a reader finds a record from before. */
+extern const char ltn_record_before_stacks[];
+
+/* The same for what says how much of the machine the probes cover. */
+extern const char ltn_record_before_coverage[];
+
 /* Temporary views that a reader with our functions lays over the plain ones. */
 extern const char ltn_record_reader_views[];
 

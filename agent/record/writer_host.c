@@ -40,9 +40,9 @@ static int owner(struct ltn_writer *w, const struct ltn_window *window,
     if (who->pid == 0) {
         return 0;
     }
-    int rc = ltn_writer_proc(w, who->pid, who->start_ns, window->end_ns, ret);
+    int rc = ltn_writer_proc_id(w, who->pid, who->start_ns, window->end_ns, ret);
     if (rc == 0) {
-        rc = ltn_writer_string(w, who->comm, &comm);
+        rc = ltn_writer_string_id(w, who->comm, &comm);
     }
     if (rc < 0 || comm == 0) {
         return rc;
