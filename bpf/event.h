@@ -105,6 +105,16 @@ enum ltn_event_type {
     LTN_EVENT_FORK,
     LTN_EVENT_OOM,
     LTN_EVENT_SEEN,
+    LTN_EVENT_PYTHON_CODE, /* struct ltn_event_python_code of bpf/python_event.h */
+};
+
+/* One frame of a Python thread. bpf/python_event.h says how it came about. */
+struct ltn_python_frame {
+    ltn_u64 code; /* address of the code object */
+    ltn_u64
+        identity;   /* of the code object, by which its names are known; 0 = it could not be read */
+    ltn_u32 offset; /* of the current instruction, in bytes; negative = not begun */
+    ltn_u32 flags;  /* LTN_PYTHON_* */
 };
 
 struct ltn_event_hdr {
@@ -281,8 +291,9 @@ enum ltn_drop {
     LTN_DROP_MAP_THREADS,
     LTN_DROP_MAP_COMMS,
     LTN_DROP_TASK_STORAGE,
-    LTN_DROP_NESTING,  /* more calls inside each other than the task keeps */
-    LTN_DROP_ARGUMENT, /* an argument in user memory could not be read */
+    LTN_DROP_NESTING,     /* more calls inside each other than the task keeps */
+    LTN_DROP_ARGUMENT,    /* an argument in user memory could not be read */
+    LTN_DROP_PYTHON_CODE, /* what a Python code object is called: the calls ring was full */
     LTN_DROPS,
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Life of traced processes, on the ring that calls cannot flood. */
 #include "bpf/process.h"
+#include "bpf/python.h"
 
 #define SIGNAL_GROUP_EXIT 4
 
@@ -9,6 +10,7 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
 {
     struct task_struct *task = (struct task_struct *)((ltn_u64 *)ctx)[0];
     ltn_u32 tgid = BPF_CORE_READ(task, tgid);
+    python_gone(tgid);
     if (bpf_map_lookup_elem(&processes, &tgid) ||
         ((config.scope_mode & LTN_TRACE_PIDS) && bpf_map_lookup_elem(&scope_tgids, &tgid))) {
         emit_process(LTN_EVENT_EXEC, task, tgid, BPF_CORE_READ(task, real_parent, tgid), 0);
@@ -54,6 +56,7 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
                      BPF_CORE_READ(task, exit_code));
     }
     bpf_map_delete_elem(&scope_tgids, &tgid);
+    python_gone(tgid);
     return 0;
 }
 
@@ -67,6 +70,7 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
     if (tgid == parent_tgid) {
         return 0; /* a thread */
     }
+    python_forked(parent_tgid, tgid);
     if (config.scope_mode & LTN_TRACE_PIDS) {
         ltn_u32 one = 1;
         if (!bpf_map_lookup_elem(&scope_tgids, &parent_tgid)) {
