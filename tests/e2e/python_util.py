@@ -8,7 +8,7 @@ import subprocess
 
 import harness
 
-VERSIONS = ((3, 9), (3, 10), (3, 11), (3, 12), (3, 13), (3, 14))
+VERSIONS = ((3, 9), (3, 10), (3, 11), (3, 12), (3, 13), (3, 14), (3, 15))
 FRAMES_KEPT = 128
 TARGET = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python_target.py")
 
