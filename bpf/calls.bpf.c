@@ -7,6 +7,7 @@
 #include "bpf/nccl.h"
 #include "bpf/offcpu.h"
 #include "bpf/process.h"
+#include "bpf/stacks.h"
 
 /* How many places the log-linear index moves per power of two. */
 #define SUB_BUCKETS_LOG2 4
@@ -373,6 +374,7 @@ static __always_inline void fill_call(struct ltn_event_call *e, const struct ltn
     e->op_class = (ltn_u8)LTN_COOKIE_CLASS(f->cookie);
     e->flags = (ltn_u8)f->flags;
     e->kind = f->kind;
+    e->stack_id = f->stack_id;
 }
 
 /* What a return measured; same fields as in the record. */
@@ -585,13 +587,15 @@ static __always_inline int is_failure(ltn_u32 cls, ltn_s32 result)
     return result != 0 && result != 600; /* cudaErrorNotReady */
 }
 
-static __always_inline void emit(struct ltn_task *t, struct ltn_frame *f, ltn_u64 pid_tgid,
-                                 const struct measured *m)
+static __always_inline void emit(struct pt_regs *ctx, struct task_struct *task, struct ltn_task *t,
+                                 struct ltn_frame *f, const struct measured *m)
 {
     ltn_u32 weight = weight_of(f);
     if (weight == 0) {
         return;
     }
+    ltn_u64 pid_tgid = (ltn_u64)(ltn_u32)task->tgid << 32 | (ltn_u32)task->pid;
+    f->stack_id = have_stacks ? take_stack(ctx, task) : 0;
     if (f->flags & LTN_FRAME_LATE_HANDLE) {
         f->handle = argument(t, f->sp, LTN_COOKIE_B(f->cookie));
     }
@@ -660,7 +664,7 @@ static __always_inline int leave(struct pt_regs *ctx, ltn_u64 cookie)
         f->flags |= LTN_CALL_SLOW;
     }
     add_stats(f, tgid, &m);
-    emit(t, f, pid_tgid, &m);
+    emit(ctx, task, t, f, &m);
     if (!(f->flags & LTN_CALL_NESTED) && may_hang(cookie)) {
         leave_outermost(t, task, f, pid_tgid, &m);
     }

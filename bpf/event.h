@@ -22,7 +22,7 @@ typedef int32_t ltn_s32;
 typedef uint64_t ltn_u64;
 #endif
 
-#define LTN_ABI_VERSION 1
+#define LTN_ABI_VERSION 2
 #define LTN_COMM_BYTES  16
 
 /* What kind of call an op is; decides what is emitted and how a wait inside it is read. */
@@ -105,16 +105,8 @@ enum ltn_event_type {
     LTN_EVENT_FORK,
     LTN_EVENT_OOM,
     LTN_EVENT_SEEN,
+    LTN_EVENT_STACK,
     LTN_EVENT_PYTHON_CODE, /* struct ltn_event_python_code of bpf/python_event.h */
-};
-
-/* One frame of a Python thread. bpf/python_event.h says how it came about. */
-struct ltn_python_frame {
-    ltn_u64 code; /* address of the code object */
-    ltn_u64
-        identity;   /* of the code object, by which its names are known; 0 = it could not be read */
-    ltn_u32 offset; /* of the current instruction, in bytes; negative = not begun */
-    ltn_u32 flags;  /* LTN_PYTHON_* */
 };
 
 struct ltn_event_hdr {
@@ -122,8 +114,8 @@ struct ltn_event_hdr {
     ltn_u16 size; /* of the whole record */
     ltn_u32 tgid; /* as the initial pid namespace numbers it */
     ltn_u32 tid;
-    ltn_u32 reserved;
-    ltn_u64 time_ns; /* CLOCK_MONOTONIC; for calls the time of entry */
+    ltn_u32 reserved; /* in stacks: LTN_PYTHON_* of bpf/python_event.h, else 0 */
+    ltn_u64 time_ns;  /* CLOCK_MONOTONIC; for calls the time of entry */
 };
 
 #define LTN_CALL_SLOW   0x01
@@ -147,7 +139,8 @@ struct ltn_event_call {
     ltn_u16 op;
     ltn_u8 op_class;
     ltn_u8 flags;
-    ltn_u32 kind; /* copy direction */
+    ltn_u32 kind;     /* copy direction */
+    ltn_u64 stack_id; /* of struct ltn_event_stack; 0 = none was taken */
 };
 
 /* A blocking call, with the host segment that it ended. */
@@ -194,6 +187,34 @@ struct ltn_event_process {
     ltn_u32 parent_tgid;
     ltn_s32 exit_code;
     char comm[LTN_COMM_BYTES];
+};
+
+#define LTN_STACK_NATIVE 64
+#define LTN_STACK_PYTHON 128
+
+/* A Python frame as it was found at the event, innermost first; user space makes file, function and
+ * line of it. */
+struct ltn_python_frame {
+    ltn_u64 code;     /* address of the code object */
+    ltn_u64 identity; /* hash of its immutable part, 0 = could not be read */
+    ltn_u32 offset;   /* of the current instruction, in bytes */
+    ltn_u32 flags;
+};
+
+/*
+ * Where a call was made from. Sent once for each distinct stack of a process, before (or, from
+ * another CPU, a moment after) the first call that refers to it; again when the kernel has
+ * forgotten that it was sent. The record ends after the last frame used: when there are no Python
+ * frames after native[native_count], else after python[python_count].
+ */
+struct ltn_event_stack {
+    struct ltn_event_hdr hdr;
+    ltn_u64 stack_id; /* hash of the process's incarnation and all frames; never 0 */
+    ltn_u32 native_count;
+    ltn_u32 python_count;
+    ltn_u64
+        native[LTN_STACK_NATIVE]; /* return addresses, innermost first: the caller comes first */
+    struct ltn_python_frame python[LTN_STACK_PYTHON];
 };
 
 /* Map op_stats: one entry per process and op. Counters only grow; hist wraps at 2^32. */
@@ -293,7 +314,8 @@ enum ltn_drop {
     LTN_DROP_TASK_STORAGE,
     LTN_DROP_NESTING,     /* more calls inside each other than the task keeps */
     LTN_DROP_ARGUMENT,    /* an argument in user memory could not be read */
-    LTN_DROP_PYTHON_CODE, /* what a Python code object is called: the calls ring was full */
+    LTN_DROP_RING_STACKS, /* the calls ring had no room for a stack, or for what one names */
+    LTN_DROP_STACK_STATE, /* no memory to take a stack in, or to remember that it was sent */
     LTN_DROPS,
 };
 
@@ -303,6 +325,7 @@ enum ltn_seen {
     LTN_SEEN_EMITTED,    /* records asked for: stored in the ring or counted as a drop */
     LTN_SEEN_FILTERED,   /* calls out of scope */
     LTN_SEEN_UNEXPECTED, /* returns without an entry */
+    LTN_SEEN_STACKS,     /* of those emitted: stacks, and what they name */
     LTN_SEENS,
 };
 
@@ -310,6 +333,12 @@ enum ltn_seen {
 #define LTN_TRACE_PIDS   0x01 /* tgid must be in scope_tgids */
 #define LTN_TRACE_UID    0x02
 #define LTN_TRACE_CGROUP 0x04 /* cgroup-v2 ancestor at a level */
+
+/* Map switches, one entry: what user space turns on and off while the programs run. */
+struct ltn_bpf_switches {
+    ltn_u32 stacks; /* 1: records carry a stack */
+    ltn_u32 reserved;
+};
 
 struct ltn_bpf_config {
     ltn_u64 scope_cgroup;
@@ -323,10 +352,12 @@ struct ltn_bpf_config {
 
 #ifndef __bpf__
 _Static_assert(sizeof(struct ltn_event_hdr) == 24, "record header is part of the ABI");
-_Static_assert(sizeof(struct ltn_event_call) == 88, "call record is part of the ABI");
-_Static_assert(sizeof(struct ltn_event_sync) == 192, "sync record is part of the ABI");
-_Static_assert(sizeof(struct ltn_event_collective) == 128, "collective record is part of the ABI");
-_Static_assert(sizeof(struct ltn_event_comm) == 120, "communicator record is part of the ABI");
+_Static_assert(sizeof(struct ltn_event_call) == 96, "call record is part of the ABI");
+_Static_assert(sizeof(struct ltn_event_sync) == 200, "sync record is part of the ABI");
+_Static_assert(sizeof(struct ltn_event_collective) == 136, "collective record is part of the ABI");
+_Static_assert(sizeof(struct ltn_event_comm) == 128, "communicator record is part of the ABI");
+_Static_assert(sizeof(struct ltn_python_frame) == 24, "Python frame is part of the ABI");
+_Static_assert(sizeof(struct ltn_event_stack) == 3624, "stack record is part of the ABI");
 #endif
 
 #endif /* LTN_BPF_EVENT_H */

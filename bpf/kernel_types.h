@@ -36,6 +36,9 @@ enum {
     BPF_F_NO_PREALLOC = 1,
 };
 enum {
+    BPF_F_USER_STACK = 1 << 8,
+};
+enum {
     BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
 };
 enum {
@@ -106,6 +109,7 @@ struct task_struct {
     struct sched_entity se;
     struct sched_info sched_info;
     __u64 start_boottime;
+    __u64 self_exec_id;
     unsigned long nvcsw;
     unsigned long min_flt;
     unsigned long maj_flt;

@@ -20,6 +20,7 @@ struct bpf_raw_tracepoint_args;
 const volatile struct ltn_bpf_config config = {0};
 const volatile ltn_u32 have_sched =
     0; /* sched_switch is attached: time off the CPU is measured there */
+const volatile ltn_u32 have_stacks = 1;        /* the programs can take stacks at all */
 const volatile ltn_u32 mark_victim_is_pid = 0; /* old prototype of the tracepoint */
 
 #define LTN_FRAME_COUNTED     0x100 /* the call stands in op_stats already */
@@ -48,6 +49,7 @@ struct ltn_frame {
     ltn_u64 collectives;
     ltn_u64 comm_id;
     ltn_u64 sequence;
+    ltn_u64 stack_id; /* written only when a record is made */
 };
 
 /* What is kept per task that made a traced call; freed by the kernel with the task. */
@@ -157,6 +159,31 @@ struct {
     __type(key, ltn_u32);
     __type(value, ltn_u64);
 } slow_ns SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, ltn_u32);
+    __type(value, struct ltn_bpf_switches);
+} switches SEC(".maps");
+
+/* A stack on its way into the ring. Per task, as the programs may be interrupted by others of their
+ * kind on the same CPU; only tasks that made a record have one. */
+struct {
+    __uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+    __uint(map_flags, BPF_F_NO_PREALLOC);
+    __type(key, int);
+    __type(value, struct ltn_event_stack);
+} stack_scratch SEC(".maps");
+
+/* Ids of the stacks that were sent. User space deletes one that did not reach it, so that it comes
+ * again. */
+struct {
+    __uint(type, BPF_MAP_TYPE_LRU_HASH);
+    __uint(max_entries, 16384);
+    __type(key, ltn_u64);
+    __type(value, ltn_u32);
+} stacks_sent SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);

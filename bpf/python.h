@@ -27,12 +27,10 @@
 struct ltn_python_walk {
     struct ltn_python_process p;
     ltn_u64 frame; /* to be read next; 0 = the end */
-    ltn_u32 count;
     ltn_u32 flags; /* LTN_PYTHON_TRUNCATED ... */
-    ltn_u64 hash;  /* of all frames, positions included */
+    ltn_u32 reserved;
     ltn_u64 raw[PYTHON_WORDS];
     ltn_u64 words[PYTHON_WORDS];
-    struct ltn_python_frame frames[LTN_PYTHON_FRAMES];
 };
 
 struct {
@@ -201,9 +199,10 @@ static __always_inline int python_send_part(const struct ltn_python_process *p, 
     ltn_u64 left = size > part_at ? size - part_at : 0;
     ltn_u64 now = left < LTN_PYTHON_PART_BYTES ? left : LTN_PYTHON_PART_BYTES;
     count_seen(LTN_SEEN_EMITTED);
+    count_seen(LTN_SEEN_STACKS);
     struct ltn_event_python_code *e = bpf_ringbuf_reserve(&calls, sizeof(*e), 0);
     if (!e) {
-        count_drop(LTN_DROP_PYTHON_CODE);
+        count_drop(LTN_DROP_RING_STACKS);
         return -1;
     }
     ltn_u64 pid_tgid = bpf_get_current_pid_tgid();
@@ -354,7 +353,8 @@ __noinline int python_read_frame(void)
 {
     struct task_struct *task = bpf_get_current_task_btf();
     struct ltn_python_walk *w = bpf_task_storage_get(&python_walks, task, 0, 0);
-    if (!w) {
+    struct ltn_event_stack *s = bpf_task_storage_get(&stack_scratch, task, 0, 0);
+    if (!w || !s) {
         return 0;
     }
     if (bpf_probe_read_user(w->raw, w->p.frame_bytes & 127, (const void *)w->frame) != 0) {
@@ -372,13 +372,12 @@ __noinline int python_read_frame(void)
     ltn_u32 flags = owner == 1 ? LTN_PYTHON_GENERATOR : 0;
     ltn_u32 offset = python_position(w, code, &flags);
     ltn_u64 identity = python_identity(w, code, &first_line);
-    struct ltn_python_frame *f = &w->frames[w->count & (LTN_PYTHON_FRAMES - 1)];
+    struct ltn_python_frame *f = &s->python[s->python_count & (LTN_STACK_PYTHON - 1)];
     f->code = code;
     f->identity = identity;
     f->offset = offset;
     f->flags = flags | first_line << 8;
-    w->count += 1;
-    w->hash = python_mix(python_mix(w->hash, identity), offset);
+    s->python_count += 1;
     if (identity != 0 && !bpf_map_lookup_elem(&python_codes, &identity)) {
         python_send_code(code, identity);
     }
@@ -386,32 +385,31 @@ __noinline int python_read_frame(void)
 }
 
 /*
- * The Python frames of the current thread, or NULL: no Python process, or out of memory. Code
- * objects that are new go out on the ring before this returns. The result belongs to the task and
- * is good until its next walk.
+ * Appends the frames of the current thread to s->python and counts them in s->python_count, which
+ * is 0 before; s is the task's stack_scratch. A thread without Python on it has none. Code objects
+ * that are new go out on the ring before this returns, so before the stack does.
  */
-static __always_inline struct ltn_python_walk *walk_python(struct task_struct *task, ltn_u32 tgid)
+static __always_inline void walk_python(struct task_struct *task, ltn_u32 tgid,
+                                        struct ltn_event_stack *s)
 {
     struct ltn_python_process *p = bpf_map_lookup_elem(&python_processes, &tgid);
     if (!p) {
-        return 0;
+        return;
     }
     struct ltn_python_walk *w =
         bpf_task_storage_get(&python_walks, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
     if (!w) {
-        count_drop(LTN_DROP_TASK_STORAGE);
-        return 0;
+        count_drop(LTN_DROP_STACK_STATE);
+        return;
     }
     w->p = *p;
     w->frame = 0;
-    w->count = 0;
     w->flags = 0;
-    w->hash = p->seed;
     w->raw[14] = 0; /* never read from user memory: what a frame has not */
     w->raw[15] = 0;
     python_find_frame();
     for (int i = 0; i < PYTHON_STEPS; i++) {
-        if (w->frame == 0 || w->count >= LTN_PYTHON_FRAMES) {
+        if (w->frame == 0 || s->python_count >= LTN_STACK_PYTHON) {
             break;
         }
         python_read_frame();
@@ -419,7 +417,7 @@ static __always_inline struct ltn_python_walk *walk_python(struct task_struct *t
     if (w->frame != 0) {
         w->flags |= LTN_PYTHON_TRUNCATED;
     }
-    return w;
+    s->hdr.reserved = w->flags;
 }
 
 /* The memory of a child is that of its parent. */

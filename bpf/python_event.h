@@ -9,15 +9,13 @@
 
 #include "bpf/event.h"
 
-#define LTN_PYTHON_FRAMES 128 /* kept of one thread, innermost first */
-
 /* flags of struct ltn_python_frame: the low byte says what is known, the rest is the first line of
  * the code object (0 = not known or above 2^24). */
 #define LTN_PYTHON_NO_OFFSET           0x01 /* the position lies outside the code object */
 #define LTN_PYTHON_GENERATOR           0x02 /* the frame of a generator or coroutine */
 #define LTN_PYTHON_FRAME_FIRST_LINE(f) ((ltn_u32)(f) >> 8)
 
-/* flags of struct ltn_python_walk */
+/* What was left out of a walk: hdr.reserved of struct ltn_event_stack. */
 #define LTN_PYTHON_TRUNCATED 0x01 /* there were more frames */
 #define LTN_PYTHON_BROKEN    0x02 /* a frame could not be read: its callers are missing */
 #define LTN_PYTHON_CODE_LOST 0x04 /* a code object is new and its record could not be stored */
@@ -114,7 +112,6 @@ struct ltn_event_python_code {
 };
 
 #ifndef __bpf__
-_Static_assert(sizeof(struct ltn_python_frame) == 24, "Python frame is part of the ABI");
 _Static_assert(sizeof(struct ltn_python_process) == 136, "Python process is part of the ABI");
 _Static_assert(sizeof(struct ltn_event_python_code) == 2880, "code record is part of the ABI");
 #endif

@@ -5,12 +5,14 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/map.h"
 #include "base/text.h"
 #include "capture/build.h"
 #include "capture/host_state.h"
@@ -22,6 +24,8 @@
 #define CALLS_BATCH   1024
 #define CALLS_HOLD_NS (250 * LTN_NS_PER_MS)
 #define LOOP_WAIT_MS  100
+/* Stacks known to have arrived; beyond it all are forgotten and come once more. */
+#define STACKS_MAX 65536
 /* A call is slow when it takes this many times its op's 99th percentile, and longer than the floor.
  */
 #define SLOW_FACTOR    2
@@ -33,6 +37,7 @@ struct ltn_aggregate {
     struct ltn_procs procs;
     struct ltn_call_batch *calls;
     uint64_t calls_since_ns;
+    struct ltn_map stacks; /* stack id -> not NULL */
     uint64_t unix_minus_mono_ns;
     struct ltn_gpu_view *gpu_view;
     uint64_t window_start_ns;
@@ -51,6 +56,58 @@ struct ltn_aggregate {
  * ----------------------------------------------------------------------------------------------------------------
  */
 
+/* Makes the kernel send a stack once more when it is met again. */
+static void ask_again(struct ltn_aggregate *a, uint64_t stack_id)
+{
+    (void)bpf_map_delete_elem(a->opts.maps.stacks_sent, &stack_id);
+}
+
+/* A stack comes before the calls that refer to it. One that did not was lost on the way; or it is
+ * on its way from another CPU, then it comes twice. */
+static void ask_for_missing(struct ltn_aggregate *a, const struct ltn_call_batch *b)
+{
+    for (size_t i = 0; a->opts.stacks.stack != NULL && i < b->count; i++) {
+        uint64_t id = b->calls[i].stack_id;
+        if (id != 0 && ltn_map_get_u64(&a->stacks, id) == NULL) {
+            a->stats.stacks_asked++;
+            ask_again(a, id);
+        }
+    }
+}
+
+static void on_stack(struct ltn_aggregate *a, const unsigned char *data, size_t size)
+{
+    struct ltn_event_stack e;
+    const size_t head = offsetof(struct ltn_event_stack, native);
+    memset(&e, 0, sizeof(e));
+    memcpy(&e, data, size < sizeof(e) ? size : sizeof(e));
+    size_t want = e.python_count > 0 ? offsetof(struct ltn_event_stack, python) +
+                                           (size_t)e.python_count * sizeof(e.python[0])
+                                     : head + (size_t)e.native_count * sizeof(e.native[0]);
+    if (size < head || e.native_count > LTN_STACK_NATIVE || e.python_count > LTN_STACK_PYTHON ||
+        size != want) {
+        a->stats.unknown_records++;
+        return;
+    }
+    a->stats.stacks_total++;
+    struct ltn_cap_proc *p =
+        a->opts.stacks.stack != NULL ? ltn_procs_get(&a->procs, e.hdr.tgid) : NULL;
+    if (p == NULL) {
+        return;
+    }
+    if (a->stacks.len >= STACKS_MAX) {
+        ltn_map_done(&a->stacks, NULL);
+        ltn_map_init(&a->stacks, STACKS_MAX);
+    }
+    /* Without the start it is not known which process of this number it is; the record that says so
+     * comes through the other ring. */
+    if (p->id.start_unix_ns == 0 ||
+        a->opts.stacks.stack(a->opts.stacks.ctx, &e, p->id.start_unix_ns) != 0 ||
+        ltn_map_put_u64(&a->stacks, e.stack_id, a) != 0) {
+        ask_again(a, e.stack_id);
+    }
+}
+
 static void flush_calls(struct ltn_aggregate *a)
 {
     struct ltn_call_batch *b = a->calls;
@@ -65,6 +122,7 @@ static void flush_calls(struct ltn_aggregate *a)
             b->calls[i].proc_start_ns = p->id.start_unix_ns;
         }
     }
+    ask_for_missing(a, b);
     if (a->opts.sink.calls(a->opts.sink.ctx, b) == 0) {
         a->calls = NULL;
         return;
@@ -117,6 +175,7 @@ static void keep_call(struct ltn_aggregate *a, const struct ltn_cap_proc *p,
         .comm_id = comm_id,
         .sequence = sequence,
         .segment_ns = segment_ns,
+        .stack_id = e->stack_id,
         .pid = e->hdr.tgid,
         .tid = e->hdr.tid,
         .proc_start_ns = p->id.start_unix_ns,
@@ -187,6 +246,16 @@ static void on_record(struct ltn_aggregate *a, const unsigned char *data, size_t
         [LTN_EVENT_SEEN] = sizeof(e.process),
     };
     memcpy(&e.hdr, data, sizeof(e.hdr));
+    if (e.hdr.type == LTN_EVENT_STACK) {
+        on_stack(a, data, size);
+        return;
+    }
+    if (e.hdr.type == LTN_EVENT_PYTHON_CODE) {
+        if (a->opts.stacks.code != NULL) {
+            a->opts.stacks.code(a->opts.stacks.ctx, data, size);
+        }
+        return;
+    }
     if (e.hdr.type >= LTN_ARRAY_SIZE(sizes) || sizes[e.hdr.type] != size || size == 0) {
         a->stats.unknown_records++;
         return;
@@ -501,6 +570,7 @@ struct ltn_aggregate *ltn_aggregate_new(const struct ltn_aggregate_opts *opts)
         return NULL;
     }
     a->opts = *opts;
+    ltn_map_init(&a->stacks, STACKS_MAX);
     ltn_procs_init(&a->procs, PROCS_MAX, opts->node != NULL ? opts->node : "");
     (void)pthread_mutex_init(&a->stats_lock, NULL);
     if (opts->gpu != NULL) {
@@ -534,6 +604,7 @@ void ltn_aggregate_free(struct ltn_aggregate *a)
         return;
     }
     ltn_procs_done(&a->procs);
+    ltn_map_done(&a->stacks, NULL);
     (void)pthread_mutex_destroy(&a->stats_lock);
     free(a->gpu_view);
     free(a->calls);

@@ -25,12 +25,23 @@ struct ltn_capture_sink {
     int (*calls)(void *ctx, struct ltn_call_batch *batch);
 };
 
+/* Where stacks go, called on the aggregate thread as they arrive. Takes a copy and returns 0, or a
+ * negative code: the stack will then come again. proc_start_ns: start of the process, Unix time. */
+struct ltn_stack_sink {
+    void *ctx;
+    int (*stack)(void *ctx, const struct ltn_event_stack *e, uint64_t proc_start_ns);
+    /* A record of size bytes about a Python code object that later stacks name; NULL: thrown away.
+     */
+    void (*code)(void *ctx, const void *record, size_t size);
+};
+
 struct ltn_aggregate_opts {
     struct ltn_probe_maps maps;
     struct ltn_drain *drain; /* borrowed; already started */
     struct ltn_gpu *gpu;     /* borrowed; NULL = no GPU information */
     struct ltn_capture_sink sink;
-    const char *node; /* name of this machine, borrowed; NULL = not known */
+    struct ltn_stack_sink stacks; /* .stack NULL: stacks are thrown away */
+    const char *node;             /* name of this machine, borrowed; NULL = not known */
     uint64_t window_ns;
     uint64_t map_bytes; /* for the health part of windows */
     bool set_slow;      /* write the thresholds from which a call is worth a record */
@@ -60,6 +71,8 @@ struct ltn_aggregate_stats {
     uint64_t unknown_records;
     uint64_t refused; /* processes, threads, … over a ceiling */
     uint64_t read_errors;
+    uint64_t stacks_total; /* distinct ones, as often as they came */
+    uint64_t stacks_asked; /* calls whose stack had not arrived: it was asked for again */
 };
 /* Any thread; the numbers are those of the end of the last window. */
 struct ltn_aggregate_stats ltn_aggregate_stats(struct ltn_aggregate *a);

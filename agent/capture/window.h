@@ -195,6 +195,7 @@ struct ltn_call {
     uint64_t comm_id; /* collectives only, else 0 */
     uint64_t sequence;
     uint64_t segment_ns; /* blocking calls only: the host segment before it */
+    uint64_t stack_id;   /* struct ltn_event_stack of bpf/event.h; 0 = none */
     uint32_t pid;
     uint32_t tid;
     uint64_t proc_start_ns;

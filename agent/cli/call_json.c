@@ -7,7 +7,8 @@
 #include "base/json.h"
 #include "probe/ops.h"
 
-void ltn_call_json(struct ltn_buf *out, const struct ltn_call *c, const char *node)
+void ltn_call_json(struct ltn_buf *out, const struct ltn_call *c, const char *node,
+                   const struct ltn_stack *stack)
 {
     const struct ltn_op *op = ltn_op_get(c->op);
     if (op == NULL) {
@@ -40,6 +41,15 @@ void ltn_call_json(struct ltn_buf *out, const struct ltn_call *c, const char *no
     }
     ltn_json_kv_i64(&j, "result", c->result);
     ltn_json_kv_u64(&j, "weight", c->weight);
+    if (stack != NULL) {
+        char text[2 * LTN_STACK_NAME_BYTES + 32];
+        ltn_json_key(&j, "frames");
+        ltn_json_open_array(&j);
+        for (size_t i = 0; i < stack->count; i++) {
+            ltn_json_str(&j, ltn_stack_frame_text(&stack->frames[i], text, sizeof(text)));
+        }
+        ltn_json_close_array(&j);
+    }
     ltn_json_close_object(&j);
     (void)ltn_buf_putc(out, '\n');
 }

@@ -51,6 +51,12 @@ static int on_calls(void *ctx, struct ltn_call_batch *batch)
     return ltn_record_send_calls(a->record, batch);
 }
 
+static int on_stack(void *ctx, const struct ltn_stack *s)
+{
+    struct agent_run *a = ctx;
+    return ltn_record_send_stack(a->record, s);
+}
+
 /* Where to push: --collector, or what OTEL_EXPORTER_OTLP_* say. */
 static int push_conf(const struct agent_run *a, struct ltn_push_conf *c, struct ltn_errinfo *info)
 {
@@ -148,6 +154,7 @@ static int start(struct agent_run *a, struct ltn_errinfo *info)
         return ltn_errinfo_set(info, rc, "out of memory");
     }
     e.sink = (struct ltn_capture_sink){.ctx = a, .window = on_window, .calls = on_calls};
+    e.stack = on_stack;
     return ltn_engine_start(&e, &a->engine, info);
 }
 

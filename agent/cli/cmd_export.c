@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `lanterne export`: the record as a Perfetto trace or as CSV. */
+/* `lanterne export`: the record as a Perfetto trace, as a profile or as CSV. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stddef.h>
@@ -9,6 +9,7 @@
 #include "base/attr.h"
 #include "cli/commands.h"
 #include "cli/perfetto.h"
+#include "cli/pprof.h"
 #include "cli/reading.h"
 #include "conf/command.h"
 #include "serve/rows.h"
@@ -16,10 +17,10 @@
 #define CSV_BYTES ((size_t)1 << 20)
 #define CSV_COLUMNS                                                                                \
     "id, timestamp, timestamp_ns, node, rank, pid, tid, comm, source, op, duration_ns, oncpu_ns, " \
-    "runq_ns, blocked_ns, bytes, result, weight"
+    "runq_ns, blocked_ns, bytes, result, weight, stack_id"
 
-enum format { PERFETTO, CSV };
-static const char *const format_names[] = {"perfetto", "csv", NULL};
+enum format { PERFETTO, PPROF, CSV };
+static const char *const format_names[] = {"perfetto", "pprof", "csv", NULL};
 
 struct export_options {
     char *db;
@@ -41,7 +42,8 @@ static const struct ltn_conf_key keys[] = {
      .def = "perfetto",
      .names = format_names,
      .flags = LTN_CONF_FLAG_ONLY,
-     .doc = "perfetto: Chrome trace JSON for ui.perfetto.dev; csv: the view events."},
+     .doc = "perfetto: Chrome trace JSON for ui.perfetto.dev; pprof: time in calls by stack, for "
+            "pprof and its relatives; csv: the view events."},
     {.key = "since",
      .type = LTN_CONF_STRING,
      .offset = AT(since),
@@ -125,8 +127,9 @@ static int write_to(struct ltn_record_reader *r, const struct export_options *o,
 {
     struct ltn_errinfo info = {0};
     struct ltn_perfetto_result result = {0};
-    int rc = o->format == CSV ? write_csv(r, from, to, f, &info)
-                              : ltn_perfetto_write(r, from, to, f, &result, &info);
+    int rc = o->format == CSV     ? write_csv(r, from, to, f, &info)
+             : o->format == PPROF ? ltn_pprof_write(r, from, to, f, &info)
+                                  : ltn_perfetto_write(r, from, to, f, &result, &info);
     if (rc == 0 && fflush(f) != 0) {
         rc = ltn_errinfo_set(&info, -errno, "%s", strerror(errno));
     }
@@ -182,9 +185,10 @@ int ltn_cmd_export(int argc, char **argv)
 {
     struct export_options o = {0};
     struct ltn_conf_args args = {0};
-    int code = ltn_reading_load(&table, &o, "export [options]",
-                                "Writes the record as a trace for the Perfetto UI or as CSV.", argc,
-                                argv, &args);
+    int code = ltn_reading_load(
+        &table, &o, "export [options]",
+        "Writes the record as a trace for the Perfetto UI, as a profile or as CSV.", argc, argv,
+        &args);
     if (code < 0) {
         code = ltn_reading_words("export", &args, 0) ? run(&o) : LTN_EXIT_USAGE;
     }

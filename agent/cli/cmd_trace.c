@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `lanterne trace`: a live table, or one JSON object for each recorded call. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,11 +19,13 @@
 #include "cli/store.h"
 #include "cli/table.h"
 #include "conf/command.h"
+#include "symbol/cache.h"
 
 #define TEXT_MAX_BYTES (4U * 1024 * 1024)
 #define TEXTS_WAITING  64
 #define SHOWN_BYTES    1024
 #define LINES_MAX      (64U * 1024)
+#define STACKS_BYTES   (16U * 1024 * 1024)
 #define CLEAR_SCREEN   "\033[H\033[2J"
 
 struct trace {
@@ -33,6 +36,7 @@ struct trace {
     struct ltn_host_sampler host;
     bool colour;
     uint64_t lost_texts;
+    struct ltn_stack_cache *stacks; /* with --json: what the lines show of them */
     struct ltn_incidents incidents;
     struct ltn_buf opened; /* lines of the incidents that opened in the running window */
     struct ltn_buf shown;  /* those before, on a screen that is cleared */
@@ -131,7 +135,11 @@ static int on_calls(void *ctx, struct ltn_call_batch *batch)
     struct ltn_buf *b = t->o.json ? new_text() : NULL;
     if (b != NULL) {
         for (size_t i = 0; i < batch->count; i++) {
-            ltn_call_json(b, &batch->calls[i], t->o.node);
+            const struct ltn_call *c = &batch->calls[i];
+            const struct ltn_stack *stack =
+                c->stack_id != 0 ? ltn_stack_cache_get(t->stacks, c->stack_id) : NULL;
+            ltn_call_json(b, c, t->o.node, stack);
+            ltn_stack_unref(stack);
         }
         send_text(t, b);
     }
@@ -140,6 +148,16 @@ static int on_calls(void *ctx, struct ltn_call_batch *batch)
         return 0;
     }
     return ltn_record_send_calls(t->record, batch);
+}
+
+/* Resolve thread. */
+static int on_stack(void *ctx, const struct ltn_stack *s)
+{
+    struct trace *t = ctx;
+    if (t->stacks != NULL) {
+        ltn_stack_cache_put(t->stacks, s);
+    }
+    return t->record != NULL ? ltn_record_send_stack(t->record, s) : 0;
 }
 
 static void print_texts(void *arg)
@@ -180,6 +198,12 @@ static int start(struct trace *t, struct ltn_engine **ret, struct ltn_errinfo *i
             return rc;
         }
     }
+    if (t->o.json) {
+        t->stacks = ltn_stack_cache_new(STACKS_BYTES);
+        if (t->stacks == NULL) {
+            return ltn_errinfo_set(info, -ENOMEM, "out of memory");
+        }
+    }
     ltn_buf_init(&t->opened, LINES_MAX);
     ltn_buf_init(&t->shown, LINES_MAX);
     t->incidents.record = t->record;
@@ -190,6 +214,7 @@ static int start(struct trace *t, struct ltn_engine **ret, struct ltn_errinfo *i
         return ltn_errinfo_set(info, rc, "out of memory");
     }
     e.sink = (struct ltn_capture_sink){.ctx = t, .window = on_window, .calls = on_calls};
+    e.stack = t->o.json || t->record != NULL ? on_stack : NULL;
     return ltn_engine_start(&e, ret, info);
 }
 
@@ -256,6 +281,7 @@ int ltn_cmd_trace(int argc, char **argv)
     ltn_buf_done(&t.shown);
     ltn_record_close(t.record);
     ltn_chan_free(t.texts, free_text);
+    ltn_stack_cache_free(t.stacks);
     ltn_conf_done(&ltn_agent_table, &t.o);
     return code;
 }

@@ -182,12 +182,15 @@ int ltn_explain_load(struct ltn_explain *e, struct ltn_record_reader *r,
                      const struct ltn_explain_opts *o, struct ltn_errinfo *info)
 {
     *e = (struct ltn_explain){.o = *o};
-    struct ltn_rows *all[] = {&e->span,       &e->incidents, &e->ops,      &e->ranks,
-                              &e->preemptors, &e->sharing,   &e->processes};
+    struct ltn_rows *all[] = {&e->span,  &e->incidents,  &e->stacks,  &e->ops,
+                              &e->ranks, &e->preemptors, &e->sharing, &e->processes};
     for (size_t i = 0; i < LTN_ARRAY_SIZE(all); i++) {
         ltn_rows_init(all[i], ROWS_BYTES);
     }
     int rc = load_incidents(e, r, info);
+    if (rc == 0) {
+        rc = ltn_explain_stacks_load(e, r, info);
+    }
     if (rc < 0 || e->o.chains || e->span.row_count == 0 ||
         ltn_rows_i64(&e->span, 0, "windows") == 0) {
         return rc;
@@ -211,6 +214,7 @@ void ltn_explain_done(struct ltn_explain *e)
 {
     ltn_rows_done(&e->span);
     ltn_rows_done(&e->incidents);
+    ltn_rows_done(&e->stacks);
     ltn_rows_done(&e->ops);
     ltn_rows_done(&e->ranks);
     ltn_rows_done(&e->preemptors);
@@ -279,6 +283,7 @@ void ltn_explain_json(const struct ltn_explain *e, struct ltn_buf *out)
         ltn_json_kv_i64(&j, "windows", ltn_rows_i64(&e->span, 0, "windows"));
     }
     put_rows(&j, "incidents", &e->incidents);
+    put_rows(&j, "stacks", &e->stacks);
     ltn_json_key(&j, "advice");
     ltn_json_open_object(&j);
     for (size_t i = 0; i < e->incidents.row_count; i++) {

@@ -27,6 +27,7 @@ struct ltn_explain {
     struct ltn_explain_opts o;
     struct ltn_rows span;       /* one row: first_ns, last_ns, windows, processes, node */
     struct ltn_rows incidents;  /* the view incidents, newest first */
+    struct ltn_rows stacks;     /* where an incident's calls were made from, longest first */
     struct ltn_rows ops;        /* usual and recent durations, worst first */
     struct ltn_rows ranks;      /* earlier and later step and self time */
     struct ltn_rows preemptors; /* who held the CPU */
@@ -43,6 +44,14 @@ void ltn_explain_done(struct ltn_explain *e);
  * Failures stick in out. */
 void ltn_explain_text(const struct ltn_explain *e, struct ltn_buf *out);
 void ltn_explain_json(const struct ltn_explain *e, struct ltn_buf *out);
+
+/* Appends where the calls of an incident were made from; nothing when that is not known. */
+void ltn_explain_stacks_text(const struct ltn_explain *e, const char *incident,
+                             struct ltn_buf *out);
+
+/* Asks for the stacks of the incidents that were loaded; errors as ltn_explain_load. */
+int ltn_explain_stacks_load(struct ltn_explain *e, struct ltn_record_reader *r,
+                            struct ltn_errinfo *info) ltn_must_check;
 
 /* What to do about a kind of incident; static storage. */
 const char *ltn_explain_advice(const char *kind);

@@ -252,6 +252,7 @@ static void put_incident(const struct ltn_explain *e, struct ltn_buf *out, size_
         (void)ltn_buf_puts(out, "  measured\n");
         put_evidence(out, ltn_rows_text(r, i, "evidence"));
     }
+    ltn_explain_stacks_text(e, ltn_rows_text(r, i, "id"), out);
     put_wrapped(out, "  fix       ", ltn_explain_advice(ltn_rows_text(r, i, "kind")), 12);
 }
 

@@ -60,8 +60,8 @@ static const struct table tables[] = {
      "Wiiitiiiriii"},
     {"calls",
      "id,time_ns,proc_id,tid,op_id,duration_ns,on_cpu_ns,run_queue_ns,blocked_ns,bytes,handle,"
-     "comm_id,sequence,segment_ns,weight,result,major_faults,minor_faults,flags,kind",
-     "KiPiOiiiiiiiiiiiiiii"},
+     "comm_id,sequence,segment_ns,weight,result,major_faults,minor_faults,flags,kind,stack_ref",
+     "KiPiOiiiiiiiiiiiiiiii"},
     {"incident_changes",
      "id,node_id,incident,time_ns,opened_ns,state,kind,severity,title,root_cause,explained_share,"
      "count,proc_id,evidence",
@@ -76,6 +76,11 @@ static const struct table tables[] = {
      "id,node_id,pid,start_ns,comm_id,job_id,rank,world_size,local_rank,gpu_id,first_seen_ns,"
      "last_seen_ns,ended_ns",
      NULL},
+    {"frames", "id,kind,function_id,file_id,build_id,offset,line", NULL},
+    {"stack_contents", "id,hash,truncated", NULL},
+    /* Shared with what is there, in copy_stacks. */
+    {"stack_content_frames", "stack_id,position,frame_id", NULL},
+    {"stack_refs", "ref,proc_id,stack_id", NULL},
     /* Left out: what a running agent still has to push, and facts about one file. */
     {"outbox", "id,signal,created_ns,sequence,attempts,bytes", NULL},
     {"meta", "key,value", NULL},
@@ -90,7 +95,7 @@ const char *ltn_merge_table(size_t i, const char **ret_columns)
     return tables[i].name;
 }
 
-enum map_kind { STRINGS, NODES, OPS, GPUS, PROCS, WINDOWS, MAPS };
+enum map_kind { STRINGS, NODES, OPS, GPUS, PROCS, WINDOWS, FRAMES, STACKS, MAPS };
 
 struct merge {
     const struct ltn_merge_opts *o;
@@ -220,6 +225,24 @@ static void fill_proc(struct merge *m, struct ltn_stmt *to, struct ltn_stmt *fro
     }
 }
 
+/* 0 stands for no text. */
+static void fill_frame(struct merge *m, struct ltn_stmt *to, struct ltn_stmt *from)
+{
+    bind_i64(to, 1, from, 1);
+    ltn_stmt_i64(to, 2, mapped(m, STRINGS, ltn_stmt_col_i64(from, 2)));
+    ltn_stmt_i64(to, 3, mapped(m, STRINGS, ltn_stmt_col_i64(from, 3)));
+    bind_text(to, 4, from, 4);
+    bind_i64(to, 5, from, 5);
+    bind_i64(to, 6, from, 6);
+}
+
+static void fill_stack(struct merge *m, struct ltn_stmt *to, struct ltn_stmt *from)
+{
+    (void)m;
+    bind_i64(to, 1, from, 1);
+    bind_i64(to, 2, from, 2);
+}
+
 static int learn_names(struct merge *m)
 {
     static const struct {
@@ -253,6 +276,14 @@ static int learn_names(struct merge *m)
          "excluded.first_seen_ns), last_seen_ns = max(last_seen_ns, excluded.last_seen_ns), "
          "ended_ns = coalesce(excluded.ended_ns, ended_ns) RETURNING id",
          fill_proc},
+        {FRAMES, "SELECT id, kind, function_id, file_id, build_id, offset, line FROM frames",
+         "INSERT INTO frames (kind, function_id, file_id, build_id, offset, line) VALUES (?, ?, ?, "
+         "?, ?, ?) ON CONFLICT DO UPDATE SET kind = excluded.kind RETURNING id",
+         fill_frame},
+        {STACKS, "SELECT id, hash, truncated FROM stack_contents",
+         "INSERT INTO stack_contents (hash, truncated) VALUES (?, ?) ON CONFLICT (hash) DO UPDATE "
+         "SET hash = excluded.hash RETURNING id",
+         fill_stack},
     };
     int64_t nodes_before = 0;
     int64_t nodes_after = 0;
@@ -268,6 +299,45 @@ static int learn_names(struct merge *m)
         rc = ltn_db_get_i64(m->in, "SELECT count(*) FROM nodes", &nodes_there);
     }
     m->seen_node = m->o->force_node == NULL && nodes_after - nodes_before < nodes_there;
+    return rc;
+}
+
+/* Which frames a stack has, and which stack a call's reference leads to. What an input before
+ * brought is the same, as equal contents are one row. */
+static int copy_stacks(struct merge *m)
+{
+    static const struct {
+        const char *select;
+        const char *insert;
+        enum map_kind first, second; /* MAPS: taken as it is */
+        enum map_kind third;
+    } steps[] = {
+        {"SELECT stack_id, position, frame_id FROM stack_content_frames",
+         "INSERT OR IGNORE INTO stack_content_frames (stack_id, position, frame_id) VALUES (?, ?, "
+         "?)",
+         STACKS, MAPS, FRAMES},
+        {"SELECT ref, proc_id, stack_id FROM stack_refs",
+         "INSERT OR IGNORE INTO stack_refs (ref, proc_id, stack_id) VALUES (?, ?, ?)", MAPS, PROCS,
+         STACKS},
+    };
+    int rc = 0;
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(steps) && rc == 0; i++) {
+        const enum map_kind kinds[] = {steps[i].first, steps[i].second, steps[i].third};
+        struct ltn_stmt *from;
+        struct ltn_stmt *to;
+        rc = ltn_db_prepare(m->in, steps[i].select, &from);
+        while (rc == 0 && (rc = ltn_stmt_step(from)) == 1) {
+            rc = ltn_db_prepare(m->out, steps[i].insert, &to);
+            for (int c = 0; c < 3 && rc == 0; c++) {
+                if (kinds[c] == MAPS) {
+                    bind_i64(to, c + 1, from, c);
+                } else {
+                    bind_mapped(m, to, c + 1, from, c, kinds[c]);
+                }
+            }
+            rc = rc == 0 ? ltn_stmt_run(to) : rc;
+        }
+    }
     return rc;
 }
 
@@ -506,6 +576,9 @@ static int copy_input(struct merge *m, const char *path, struct ltn_errinfo *inf
     }
     if (rc == 0) {
         rc = learn_names(m);
+    }
+    if (rc == 0) {
+        rc = copy_stacks(m);
     }
     for (size_t i = 0; i < LTN_ARRAY_SIZE(tables) && rc == 0; i++) {
         rc = tables[i].kinds != NULL ? copy_table(m, &tables[i]) : 0;

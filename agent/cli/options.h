@@ -30,6 +30,7 @@ struct ltn_agent_options {
     uint64_t max_db_bytes;
     bool record;
     bool record_all;
+    bool stack;
     bool incidents;
     uint64_t incident_hang_ns;
     double incident_excess;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -11,6 +12,7 @@
 #define FLUSH_BYTES (64U * 1024)
 #define BUF_BYTES   (4U * 1024 * 1024)
 #define THREADS_MAX 65536
+#define STACKS_MAX  65536
 #define NODE_PID0   1000000 /* "process" of a node's counters: this plus the node's id */
 
 struct writer {
@@ -21,6 +23,7 @@ struct writer {
     uint64_t from_ns, to_ns;
     uint64_t zero_ns; /* what time 0 of the trace is; keeps the digits of ns in doubles */
     struct ltn_map threads;
+    struct ltn_map stacks; /* stack id -> its text */
     uint64_t thread_count;
     struct ltn_perfetto_result *result;
 };
@@ -134,6 +137,30 @@ static int64_t thread_number(struct writer *w, int64_t proc, int64_t tid)
     return number;
 }
 
+/* Text of a stack, one frame a line, innermost first; "" when it cannot be had. */
+static const char *stack_text(struct writer *w, int64_t id)
+{
+    struct ltn_stmt *s;
+    char *text = ltn_map_get_u64(&w->stacks, (uint64_t)id);
+    if (text != NULL) {
+        return text;
+    }
+    int rc =
+        ltn_db_prepare(w->db, "SELECT replace(frames, ';', char(10)) FROM stacks WHERE id = ?", &s);
+    if (rc == 0) {
+        ltn_stmt_i64(s, 1, id);
+        if (ltn_stmt_step(s) == 1) {
+            text = strdup(ltn_stmt_col_null(s, 0) ? "" : ltn_stmt_col_text(s, 0));
+            ltn_stmt_reset(s);
+        }
+    }
+    if (text != NULL && ltn_map_put_u64(&w->stacks, (uint64_t)id, text) != 0) {
+        free(text);
+        text = NULL;
+    }
+    return text != NULL ? text : "";
+}
+
 static void put_call(struct writer *w, struct ltn_stmt *s)
 {
     int64_t proc = ltn_stmt_col_i64(s, 0);
@@ -164,6 +191,9 @@ static void put_call(struct writer *w, struct ltn_stmt *s)
         ltn_json_kv_str(j, "communicator", comm);
         ltn_json_kv_i64(j, "sequence", ltn_stmt_col_i64(s, 12));
     }
+    if (!ltn_stmt_col_null(s, 13)) {
+        ltn_json_kv_str(j, "stack", stack_text(w, ltn_stmt_col_i64(s, 13)));
+    }
     ltn_json_close_object(j);
     ltn_json_close_object(j);
     w->result->spans++;
@@ -175,7 +205,8 @@ static int put_calls(struct writer *w)
     int rc = ltn_db_prepare(w->db,
                             "SELECT c.proc_id, c.tid, o.name, o.source, c.time_ns, c.duration_ns, "
                             "c.on_cpu_ns, c.run_queue_ns, c.blocked_ns, c.bytes, c.result, "
-                            "c.comm_id, c.sequence FROM calls c JOIN ops o ON o.id = c.op_id WHERE "
+                            "c.comm_id, c.sequence, r.stack_id FROM calls c JOIN ops o ON o.id = "
+                            "c.op_id LEFT JOIN stack_refs r ON r.ref = c.stack_ref WHERE "
                             "c.time_ns >= ? AND c.time_ns < ? ORDER BY c.time_ns, c.duration_ns "
                             "DESC",
                             &s);
@@ -346,6 +377,7 @@ int ltn_perfetto_write(struct ltn_record_reader *r, uint64_t from_ns, uint64_t t
     ltn_buf_init(&w.buf, BUF_BYTES);
     ltn_json_init(&w.j, &w.buf);
     ltn_map_init(&w.threads, THREADS_MAX);
+    ltn_map_init(&w.stacks, STACKS_MAX);
     int rc = write_all(&w);
     if (rc < 0) {
         (void)ltn_errinfo_set(info, rc, "%s",
@@ -353,6 +385,7 @@ int ltn_perfetto_write(struct ltn_record_reader *r, uint64_t from_ns, uint64_t t
     }
     ltn_db_rollback(w.db);
     ltn_map_done(&w.threads, NULL);
+    ltn_map_done(&w.stacks, free);
     ltn_buf_done(&w.buf);
     return rc;
 }

@@ -560,3 +560,69 @@ int ltn_elf_read_at_address(const struct ltn_elf *e, uint64_t address, void *out
     }
     return read_at(e, off, out, n);
 }
+
+/* ---- from addresses to names ---- */
+
+static const struct table *table_of(const struct ltn_elf *e, unsigned table)
+{
+    return table == LTN_ELF_SYMTAB ? &e->symtab : &e->dynsym;
+}
+
+uint64_t ltn_elf_symbol_count(const struct ltn_elf *e, unsigned table)
+{
+    return table_of(e, table)->sym_count;
+}
+
+static bool as_function(const struct ltn_elf *e, const Elf64_Sym *s, struct ltn_elf_function *f)
+{
+    unsigned type = ELF64_ST_TYPE(s->st_info);
+    unsigned bind = ELF64_ST_BIND(s->st_info);
+    uint64_t room;
+    if ((type != STT_FUNC && type != STT_GNU_IFUNC) || s->st_shndx == SHN_UNDEF ||
+        s->st_value == 0 || !address_to_offset(e, s->st_value, true, &f->file_offset, &room)) {
+        return false;
+    }
+    f->size_bytes = s->st_size < room ? s->st_size : room;
+    f->name = s->st_name;
+    f->rank = bind == STB_LOCAL ? 0 : bind == STB_WEAK ? 1 : 2;
+    return true;
+}
+
+int ltn_elf_functions(struct ltn_elf *e, unsigned table,
+                      int (*fn)(void *arg, const struct ltn_elf_function *f), void *arg)
+{
+    const struct table *t = table_of(e, table);
+    if (t->sym_count > MAX_SYMBOLS) {
+        return LTN_ERR_TOO_LARGE;
+    }
+    Elf64_Sym *chunk = malloc(SYMBOLS_A_CHUNK * sizeof(*chunk));
+    int rc = chunk == NULL ? -ENOMEM : 0;
+    for (uint64_t at = 0; rc == 0 && at < t->sym_count; at += SYMBOLS_A_CHUNK) {
+        uint64_t left = t->sym_count - at;
+        size_t n = left < SYMBOLS_A_CHUNK ? (size_t)left : SYMBOLS_A_CHUNK;
+        rc = read_at(e, t->sym_off + at * sizeof(*chunk), chunk, n * sizeof(*chunk));
+        for (size_t i = 0; rc == 0 && i < n; i++) {
+            struct ltn_elf_function f;
+            rc = as_function(e, &chunk[i], &f) ? fn(arg, &f) : 0;
+        }
+    }
+    free(chunk);
+    return rc < 0 ? rc : 0;
+}
+
+int ltn_elf_name(const struct ltn_elf *e, unsigned table, uint32_t name, char *out, size_t size)
+{
+    const struct table *t = table_of(e, table);
+    if (size == 0 || name >= t->str_size) {
+        return LTN_ERR_MALFORMED;
+    }
+    uint64_t room = t->str_size - name;
+    size_t n = room < size - 1 ? (size_t)room : size - 1;
+    int rc = read_at(e, t->str_off + name, out, n);
+    if (rc < 0) {
+        return rc;
+    }
+    out[n] = '\0';
+    out[strcspn(out, "@")] = '\0';
+    return 0;
+}

@@ -78,4 +78,27 @@ int ltn_elf_bias(const struct ltn_elf *elf, uint64_t map_start, uint64_t pgoff_b
 int ltn_elf_read_at_address(const struct ltn_elf *elf, uint64_t address, void *out,
                             size_t n) ltn_must_check;
 
+/* A function of a table, for the way back from an address to a name. */
+struct ltn_elf_function {
+    uint64_t file_offset;
+    uint64_t size_bytes; /* 0 = not said */
+    uint32_t name;       /* for ltn_elf_name */
+    uint8_t rank;        /* 0 local, 1 weak, 2 global */
+};
+
+/* Symbols in the one table named, functions or not; 0 when there is none. */
+uint64_t ltn_elf_symbol_count(const struct ltn_elf *elf, unsigned table);
+
+/* Calls fn for each defined function inside an executable segment of the one table named, in the
+ * file's order; a negative answer of fn ends the walk and is returned. Else 0, -errno,
+ * LTN_ERR_MALFORMED, LTN_ERR_TOO_LARGE. */
+int ltn_elf_functions(struct ltn_elf *elf, unsigned table,
+                      int (*fn)(void *arg, const struct ltn_elf_function *f),
+                      void *arg) ltn_must_check;
+
+/* The name of a function, as it stands in the file (not cleaned), without "@VERSION"; cut to size -
+ * 1 bytes. 0, -errno, LTN_ERR_MALFORMED. */
+int ltn_elf_name(const struct ltn_elf *elf, unsigned table, uint32_t name, char *out,
+                 size_t size) ltn_must_check;
+
 #endif /* LTN_DISCOVER_ELF_H */

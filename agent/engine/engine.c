@@ -10,6 +10,8 @@
 #include "base/log.h"
 #include "discover/watch.h"
 #include "engine/scope.h"
+#include "symbol/python.h"
+#include "symbol/python_find.h"
 
 #define GPU_INTERVAL_MS 1000
 #define GPU_BOX_MS      5000
@@ -23,6 +25,9 @@ struct ltn_engine {
     bool drain_runs;
     struct ltn_aggregate *aggregate;
     bool aggregate_runs;
+    struct ltn_resolver *resolver; /* NULL without stacks */
+    struct ltn_python *python;     /* the same */
+    struct ltn_errinfo last_python;
     bool by_pid;
     uint64_t attach_failures;
     struct ltn_errinfo last_failure;
@@ -36,6 +41,25 @@ static void on_lib_mapped(struct ltn_engine *e, const struct ltn_lib *lib)
         e->attach_failures++;
         e->last_failure = info;
         ltn_log_warn("%s", info.msg);
+    }
+}
+
+/* Makes the frames of the process's Python visible, if it has one and is not known already. */
+static void look_for_python(struct ltn_engine *e, pid_t pid)
+{
+    struct ltn_errinfo info = {0};
+    struct ltn_python_process process;
+    if (e->python == NULL || ltn_probes_has_python(e->probes, pid)) {
+        return;
+    }
+    int rc = ltn_python_find(pid, &process, &info);
+    if (rc == 0) {
+        rc = ltn_probes_set_python(e->probes, pid, &process);
+    }
+    if (rc < 0 && info.msg[0] != '\0' && rc != -ESRCH &&
+        strcmp(info.msg, e->last_python.msg) != 0) {
+        e->last_python = info;
+        ltn_log_info("%s: its calls have no Python lines", info.msg);
     }
 }
 
@@ -61,6 +85,7 @@ static void on_scan(const struct ltn_scan_event *event, void *arg)
         }
         break;
     case LTN_SCAN_LIB_MAPPED:
+        look_for_python(e, event->proc->pid);
         on_lib_mapped(e, event->lib);
         break;
     case LTN_SCAN_LIB_GONE:
@@ -93,6 +118,7 @@ static int open_probes(struct ltn_engine *e, const struct ltn_engine_opts *o,
         .force_kind = o->force_kind,
         .kind = o->kind,
         .no_sched = o->no_sched,
+        .no_stacks = o->no_stacks || o->stack == NULL,
     };
     if (scope->pid_count > 0) {
         p.scope_mode |= LTN_TRACE_PIDS;
@@ -125,6 +151,51 @@ static struct ltn_gpu *open_gpu(void)
     return ltn_gpu_new(&provider, GPU_INTERVAL_MS, GPU_BOX_MS);
 }
 
+static void forget_stack(void *ctx, uint64_t stack_id)
+{
+    struct ltn_engine *e = ctx;
+    ltn_probes_forget_stack(e->probes, stack_id);
+}
+
+static int on_stack(void *ctx, const struct ltn_event_stack *event, uint64_t proc_start_ns)
+{
+    struct ltn_engine *e = ctx;
+    return ltn_resolver_send(e->resolver, event, proc_start_ns);
+}
+
+static void on_code(void *ctx, const void *record, size_t size)
+{
+    struct ltn_engine *e = ctx;
+    ltn_python_add(e->python, record, size);
+}
+
+static void forget_code(void *ctx, uint64_t identity)
+{
+    struct ltn_engine *e = ctx;
+    ltn_probes_forget_code(e->probes, identity);
+}
+
+static size_t on_python(void *ctx, const struct ltn_event_stack *event, struct ltn_stack_builder *b)
+{
+    struct ltn_engine *e = ctx;
+    return ltn_python_frames(e->python, event, b, forget_code, e);
+}
+
+static int start_resolver(struct ltn_engine *e, const struct ltn_engine_opts *o)
+{
+    const struct ltn_resolver_opts opts = {
+        .ctx = o->sink.ctx,
+        .stack = o->stack,
+        .forget_ctx = e,
+        .forget = forget_stack,
+        .python_ctx = e,
+        .python = on_python,
+    };
+    e->python = ltn_python_new(0);
+    e->resolver = e->python != NULL ? ltn_resolver_new(&opts) : NULL;
+    return e->resolver == NULL ? -ENOMEM : ltn_resolver_start(e->resolver);
+}
+
 static int start_threads(struct ltn_engine *e, const struct ltn_engine_opts *o,
                          struct ltn_errinfo *info)
 {
@@ -133,6 +204,10 @@ static int start_threads(struct ltn_engine *e, const struct ltn_engine_opts *o,
     struct ltn_probe_maps maps = ltn_probes_maps(e->probes);
     e->gpu = o->no_gpu ? NULL : open_gpu();
     e->drain = ltn_drain_new(maps.calls, maps.critical);
+    int rc = probes.stacks ? start_resolver(e, o) : 0;
+    if (rc < 0) {
+        return ltn_errinfo_set(info, rc, "cannot start a thread: %s", ltn_err_str(rc));
+    }
     if (e->drain == NULL) {
         return ltn_errinfo_set(info, -ENOMEM, "cannot map the ring buffers: out of memory");
     }
@@ -141,6 +216,9 @@ static int start_threads(struct ltn_engine *e, const struct ltn_engine_opts *o,
         .drain = e->drain,
         .gpu = e->gpu,
         .sink = o->sink,
+        .stacks = {.ctx = e,
+                   .stack = e->resolver != NULL ? on_stack : NULL,
+                   .code = e->resolver != NULL ? on_code : NULL},
         .node = o->node,
         .window_ns = o->window_ns,
         .map_bytes = probes.map_bytes,
@@ -150,7 +228,7 @@ static int start_threads(struct ltn_engine *e, const struct ltn_engine_opts *o,
     if (e->aggregate == NULL) {
         return ltn_errinfo_set(info, -ENOMEM, "out of memory");
     }
-    int rc = ltn_drain_start(e->drain);
+    rc = ltn_drain_start(e->drain);
     e->drain_runs = rc == 0;
     if (rc == 0) {
         rc = ltn_aggregate_start(e->aggregate);
@@ -241,8 +319,13 @@ void ltn_engine_stop(struct ltn_engine *e)
     if (e->aggregate_runs) {
         ltn_aggregate_stop(e->aggregate);
     }
+    if (e->resolver != NULL) {
+        ltn_resolver_stop(e->resolver);
+    }
     ltn_aggregate_free(e->aggregate);
     ltn_drain_free(e->drain);
+    ltn_resolver_free(e->resolver);
+    ltn_python_free(e->python);
     ltn_probes_free(e->probes);
     ltn_scanner_free(e->scanner);
     ltn_watch_free(e->watch);
@@ -267,5 +350,9 @@ void ltn_engine_stats(struct ltn_engine *e, struct ltn_engine_stats *ret)
         .drain = ltn_drain_stats(e->drain),
         .attach_failures = e->attach_failures,
     };
+    if (e->resolver != NULL) {
+        ltn_resolver_stats(e->resolver, &ret->symbols);
+        ret->python = ltn_python_stats(e->python);
+    }
     memcpy(ret->last_attach_failure, e->last_failure.msg, sizeof(ret->last_attach_failure));
 }

@@ -14,6 +14,8 @@
 #include "discover/scan.h"
 #include "gpu/gpu.h"
 #include "probe/probes.h"
+#include "symbol/python_codes.h"
+#include "symbol/resolve.h"
 
 struct ltn_engine_opts {
     struct ltn_scope scope;  /* cgroup_path is filled in from cgroup */
@@ -28,7 +30,11 @@ struct ltn_engine_opts {
     enum ltn_link_kind kind;
     bool no_sched;
     bool no_gpu;
+    bool no_stacks;
     struct ltn_capture_sink sink;
+    /* Where stacks go, with sink.ctx; on the resolve thread. As in struct ltn_resolver_opts; NULL:
+     * as no_stacks. */
+    int (*stack)(void *ctx, const struct ltn_stack *s);
 };
 
 struct ltn_engine;
@@ -55,6 +61,8 @@ struct ltn_scanner *ltn_engine_scanner(struct ltn_engine *e);
 struct ltn_engine_stats {
     struct ltn_aggregate_stats aggregate;
     struct ltn_drain_stats drain;
+    struct ltn_resolver_stats symbols;    /* zeros without stacks */
+    struct ltn_python_codes_stats python; /* zeros without stacks */
     uint64_t attach_failures;
     char last_attach_failure[LTN_ERRINFO_BYTES]; /* "" = none */
 };

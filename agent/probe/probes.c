@@ -44,6 +44,7 @@ struct ltn_probes {
     struct agent *skel;
     enum ltn_link_kind kind;
     bool sched;
+    bool stacks;
     struct attached files[MAX_FILES];
     size_t file_count;
     struct ltn_buf note;
@@ -98,7 +99,13 @@ static void choose_programs(struct agent *skel, enum ltn_link_kind kind, bool sc
     }
 }
 
-static void fill_config(struct agent *skel, const struct ltn_probes_opts *o, bool sched)
+/* What of the optional parts is loaded. */
+struct parts {
+    bool sched;
+    bool stacks;
+};
+
+static void fill_config(struct agent *skel, const struct ltn_probes_opts *o, struct parts with)
 {
     uint32_t ring = o->ring_bytes == 0 ? DEFAULT_RING : o->ring_bytes;
     skel->rodata->config = (struct ltn_bpf_config){
@@ -109,20 +116,21 @@ static void fill_config(struct agent *skel, const struct ltn_probes_opts *o, boo
         .sample_every = o->sample_every,
         .wake_bytes = ring / WAKE_AT_FRACTION,
     };
-    skel->rodata->have_sched = sched;
+    skel->rodata->have_sched = with.sched;
+    skel->rodata->have_stacks = with.stacks;
     skel->rodata->mark_victim_is_pid = ltn_tracepoint_arg_count("mark_victim") == 1;
     (void)bpf_map__set_max_entries(skel->maps.calls, ring);
 }
 
-static int load_as(const struct ltn_probes_opts *o, enum ltn_link_kind kind, bool sched,
+static int load_as(const struct ltn_probes_opts *o, enum ltn_link_kind kind, struct parts with,
                    struct agent **ret)
 {
     struct agent *skel = agent__open();
     if (skel == NULL) {
         return errno != 0 ? -errno : -ENOMEM;
     }
-    choose_programs(skel, kind, sched);
-    fill_config(skel, o, sched);
+    choose_programs(skel, kind, with.sched);
+    fill_config(skel, o, with);
     int rc = agent__load(skel);
     if (rc < 0) {
         agent__destroy(skel);
@@ -159,8 +167,37 @@ static void add_note(struct ltn_probes *p, const char *what, int rc)
     (void)ltn_buf_printf(&p->note, "%s%s: %s", p->note.len > 0 ? "; " : "", what, ltn_err_str(rc));
 }
 
-/* Goes down the ladder of link kinds, and without the scheduler program where that one is refused.
- */
+/* Loads for one kind of link, leaving out parts that this kernel refuses: first the stacks, then
+ * the scheduler program, then both. */
+static int load_parts(struct ltn_probes *p, const struct ltn_probes_opts *o,
+                      enum ltn_link_kind kind)
+{
+    static const struct parts tries[] = {
+        {true, true}, {true, false}, {false, true}, {false, false}};
+    int first = 0;
+    int rc = -EINVAL;
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(tries); i++) {
+        if ((tries[i].sched && o->no_sched) || (tries[i].stacks && o->no_stacks)) {
+            continue;
+        }
+        rc = load_as(o, kind, tries[i], &p->skel);
+        first = first == 0 ? rc : first;
+        if (rc == 0) {
+            p->sched = tries[i].sched;
+            p->stacks = tries[i].stacks;
+            break;
+        }
+    }
+    if (rc == 0 && !p->sched && !o->no_sched) {
+        add_note(p, "sched_switch", first);
+    }
+    if (rc == 0 && !p->stacks && !o->no_stacks) {
+        add_note(p, "stacks", first);
+    }
+    return rc;
+}
+
+/* Goes down the ladder of link kinds. */
 static int load_best(struct ltn_probes *p, const struct ltn_probes_opts *o)
 {
     static const enum ltn_link_kind ladder[] = {LTN_LINK_SESSION, LTN_LINK_MULTI, LTN_LINK_PERF};
@@ -169,19 +206,9 @@ static int load_best(struct ltn_probes *p, const struct ltn_probes_opts *o)
         if (o->force_kind && ladder[i] != o->kind) {
             continue;
         }
-        bool sched = !o->no_sched;
-        rc = load_as(o, ladder[i], sched, &p->skel);
-        if (rc < 0 && sched) {
-            int first = rc;
-            sched = false;
-            rc = load_as(o, ladder[i], sched, &p->skel);
-            if (rc == 0) {
-                add_note(p, "sched_switch", first);
-            }
-        }
+        rc = load_parts(p, o, ladder[i]);
         if (rc == 0 && kind_works(p->skel, ladder[i])) {
             p->kind = ladder[i];
-            p->sched = sched;
             return 0;
         }
         if (rc == 0) {
@@ -189,8 +216,45 @@ static int load_best(struct ltn_probes *p, const struct ltn_probes_opts *o)
             p->skel = NULL;
             rc = -EOPNOTSUPP;
         }
+        ltn_buf_reset(&p->note);
     }
     return rc;
+}
+
+int ltn_probes_set_stacks(const struct ltn_probes *p, bool on)
+{
+    struct ltn_bpf_switches s = {.stacks = on};
+    uint32_t zero = 0;
+    if (!p->stacks) {
+        return on ? LTN_ERR_UNSUPPORTED : 0;
+    }
+    int fd = bpf_map__fd(p->skel->maps.switches);
+    return bpf_map_update_elem(fd, &zero, &s, BPF_ANY) == 0 ? 0 : -errno;
+}
+
+void ltn_probes_forget_stack(const struct ltn_probes *p, uint64_t stack_id)
+{
+    (void)bpf_map_delete_elem(bpf_map__fd(p->skel->maps.stacks_sent), &stack_id);
+}
+
+int ltn_probes_set_python(const struct ltn_probes *p, pid_t pid,
+                          const struct ltn_python_process *python)
+{
+    uint32_t key = (uint32_t)pid;
+    int fd = bpf_map__fd(p->skel->maps.python_processes);
+    return bpf_map_update_elem(fd, &key, python, BPF_ANY) == 0 ? 0 : -errno;
+}
+
+bool ltn_probes_has_python(const struct ltn_probes *p, pid_t pid)
+{
+    uint32_t key = (uint32_t)pid;
+    struct ltn_python_process python;
+    return bpf_map_lookup_elem(bpf_map__fd(p->skel->maps.python_processes), &key, &python) == 0;
+}
+
+void ltn_probes_forget_code(const struct ltn_probes *p, uint64_t identity)
+{
+    (void)bpf_map_delete_elem(bpf_map__fd(p->skel->maps.python_codes), &identity);
 }
 
 static void attach_optional(struct ltn_probes *p, struct bpf_program *prog, const char *name,
@@ -266,6 +330,12 @@ int ltn_probes_new(const struct ltn_probes_opts *opts, struct ltn_probes **ret,
         return rc;
     }
     attach_tracepoints(p);
+    if (p->stacks) {
+        rc = ltn_probes_set_stacks(p, true);
+        if (rc < 0) {
+            add_note(p, "stacks", rc);
+        }
+    }
     p->map_bytes = all_map_bytes(p->skel);
     *ret = p;
     return 0;
@@ -558,12 +628,14 @@ struct ltn_probe_maps ltn_probes_maps(const struct ltn_probes *p)
         .critical = bpf_map__fd(s->maps.critical),
         .drops = bpf_map__fd(s->maps.drops),
         .seen = bpf_map__fd(s->maps.seen),
+        .stacks_sent = bpf_map__fd(s->maps.stacks_sent),
     };
 }
 
 void ltn_probes_info(const struct ltn_probes *p, struct ltn_probes_info *ret)
 {
-    *ret = (struct ltn_probes_info){.kind = p->kind, .sched = p->sched, .map_bytes = p->map_bytes};
+    *ret = (struct ltn_probes_info){
+        .kind = p->kind, .sched = p->sched, .stacks = p->stacks, .map_bytes = p->map_bytes};
     ret->files = p->file_count;
     for (size_t i = 0; i < p->file_count; i++) {
         const struct attached *a = &p->files[i];

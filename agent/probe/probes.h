@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "bpf/python_event.h"
 #include "discover/libs.h"
 #include "probe/links.h"
 #include "probe/site.h"
@@ -27,7 +28,8 @@ struct ltn_probes_opts {
     uint32_t sample_every; /* see struct ltn_bpf_config */
     bool force_kind;       /* use only link kind `kind`, for tests and for finding out */
     enum ltn_link_kind kind;
-    bool no_sched; /* leave sched_switch alone; time off the CPU is then estimated from the task's
+    bool no_stacks; /* records without stacks, for good */
+    bool no_sched;  /* leave sched_switch alone; time off the CPU is then estimated from the task's
                       clock */
 };
 
@@ -58,6 +60,21 @@ void ltn_probes_detach(struct ltn_probes *p, uint32_t lib_id);
 int ltn_probes_add_pid(struct ltn_probes *p, pid_t pid) ltn_must_check;
 int ltn_probes_del_pid(struct ltn_probes *p, pid_t pid);
 
+/* Turns stacks on or off while the programs run (a budget may want that). 0, -errno, or
+ * LTN_ERR_UNSUPPORTED when they were loaded without. Any thread. */
+int ltn_probes_set_stacks(const struct ltn_probes *p, bool on) ltn_must_check;
+
+/* Makes the kernel send a stack again when it is met again. Any thread. */
+void ltn_probes_forget_stack(const struct ltn_probes *p, uint64_t stack_id);
+
+/* Tells the kernel how to find the Python frames of a process; false from has_python when it does
+ * not know. It forgets by itself when the process ends or calls exec, and knows of children made by
+ * fork. set: 0 or -errno. forget_code makes it tell of a code object again. Any thread. */
+int ltn_probes_set_python(const struct ltn_probes *p, pid_t pid,
+                          const struct ltn_python_process *python) ltn_must_check;
+bool ltn_probes_has_python(const struct ltn_probes *p, pid_t pid);
+void ltn_probes_forget_code(const struct ltn_probes *p, uint64_t identity);
+
 /* Descriptors of the maps, for reading by libbpf calls; owned by p. */
 struct ltn_probe_maps {
     int op_stats;
@@ -71,6 +88,7 @@ struct ltn_probe_maps {
     int critical;
     int drops;
     int seen;
+    int stacks_sent;
 };
 struct ltn_probe_maps ltn_probes_maps(const struct ltn_probes *p);
 
@@ -83,6 +101,7 @@ struct ltn_probes_info {
     size_t single_stepped;
     uint64_t map_bytes;
     bool sched;
+    bool stacks; /* the programs can take stacks */
 };
 void ltn_probes_info(const struct ltn_probes *p, struct ltn_probes_info *ret);
 

@@ -11,7 +11,8 @@ struct ltn_record_reader {
     struct ltn_db *db;
 };
 
-static int check_schema(struct ltn_db *db, const char *path, struct ltn_errinfo *info)
+static int check_schema(struct ltn_db *db, const char *path, int64_t *ret_version,
+                        struct ltn_errinfo *info)
 {
     int64_t application = 0;
     int64_t version = 0;
@@ -30,6 +31,7 @@ static int check_schema(struct ltn_db *db, const char *path, struct ltn_errinfo 
                                "%s: schema version %lld, this program knows up to %zu", path,
                                (long long)version, ltn_record_migration_count);
     }
+    *ret_version = version;
     return 0;
 }
 
@@ -40,14 +42,18 @@ int ltn_record_reader_open(const char *path, struct ltn_record_reader **ret_read
     if (r == NULL) {
         return ltn_errinfo_set(info, -ENOMEM, "out of memory");
     }
+    int64_t version = 0;
     int rc = ltn_db_open_readonly(path, &r->db, info);
     if (rc == 0) {
-        rc = check_schema(r->db, path, info);
+        rc = check_schema(r->db, path, &version, info);
     }
     if (rc == 0) {
         rc = ltn_hist_blob_register(r->db);
         if (rc == 0) {
             rc = ltn_db_exec(r->db, ltn_record_reader_views);
+        }
+        if (rc == 0 && version < 2) {
+            rc = ltn_db_exec(r->db, ltn_record_before_stacks);
         }
         if (rc < 0) {
             (void)ltn_errinfo_set(info, rc, "%s: %s", path, ltn_db_message(r->db));

@@ -38,7 +38,7 @@
 #define TEXT_MAX        4096
 #define EVIDENCE_MAX    (64U << 10)
 
-enum kind { KIND_WINDOW, KIND_CALLS, KIND_INCIDENT };
+enum kind { KIND_WINDOW, KIND_CALLS, KIND_INCIDENT, KIND_STACK, KINDS };
 
 struct item {
     struct item *next;
@@ -48,6 +48,7 @@ struct item {
     size_t bytes;
     struct ltn_window *window;
     struct ltn_call_batch *batch;
+    const struct ltn_stack *stack;
     struct ltn_record_incident incident;
     char texts[]; /* of the incident */
 };
@@ -80,8 +81,8 @@ struct ltn_record {
     char moved[LTN_DB_PATH_BYTES];
 
     struct ltn_chan *windows; /* windows and incidents: few and dear */
-    struct ltn_chan *calls;
-    struct flow flows[3]; /* by kind */
+    struct ltn_chan *calls;   /* and stacks */
+    struct flow flows[KINDS];
     _Atomic uint64_t sequence;
     int wake_fd;
     int outbox_fd;
@@ -97,7 +98,7 @@ struct ltn_record {
     struct ltn_db *db;
     struct ltn_db_claim claim;
     struct ltn_writer writer;
-    struct list keep[2]; /* windows and incidents; calls */
+    struct list keep[2]; /* windows and incidents; calls and stacks */
     struct ltn_outbox_size outbox;
     uint64_t first_waiting_ns; /* when the group began; 0: empty */
     uint64_t next_try_ns;      /* while degraded */
@@ -123,6 +124,7 @@ static void free_item(void *p)
     if (i != NULL) {
         ltn_window_free(i->window);
         free(i->batch);
+        ltn_stack_unref(i->stack);
         free(i);
     }
 }
@@ -130,6 +132,12 @@ static void free_item(void *p)
 static void count_drop(struct ltn_record *r, enum kind kind, enum ltn_record_drop why, uint64_t n)
 {
     atomic_fetch_add(&r->flows[kind].dropped[why], n);
+}
+
+/* Of the kinds that come in masses. */
+static bool is_bulk(enum kind kind)
+{
+    return kind == KIND_CALLS || kind == KIND_STACK;
 }
 
 static void list_init(struct list *l)
@@ -175,7 +183,7 @@ static void list_drop(struct ltn_record *r, struct list *l, enum ltn_record_drop
 
 static int send_item(struct ltn_record *r, struct item *i)
 {
-    struct ltn_chan *c = i->kind == KIND_CALLS ? r->calls : r->windows;
+    struct ltn_chan *c = is_bulk(i->kind) ? r->calls : r->windows;
     /* Once it is in the channel the item may be gone. */
     enum kind kind = i->kind;
     uint64_t units = i->units;
@@ -231,6 +239,19 @@ int ltn_record_send_calls(struct ltn_record *r, struct ltn_call_batch *batch)
     i->batch = batch;
     i->units = batch->count;
     i->bytes = sizeof(*i) + sizeof(*batch) + batch->capacity * sizeof(batch->calls[0]);
+    return send_item(r, i);
+}
+
+int ltn_record_send_stack(struct ltn_record *r, const struct ltn_stack *s)
+{
+    struct item *i = calloc(1, sizeof(*i));
+    if (i == NULL) {
+        return refuse(r, KIND_STACK, 1, LTN_ERR_BUSY);
+    }
+    i->kind = KIND_STACK;
+    i->stack = ltn_stack_ref(s);
+    i->units = 1;
+    i->bytes = sizeof(*i) + ltn_stack_bytes(s);
     return send_item(r, i);
 }
 
@@ -348,6 +369,11 @@ static int write_item(struct ltn_record *r, const struct item *i, struct ltn_out
         break;
     case KIND_INCIDENT:
         rc = ltn_writer_incident(&r->writer, &i->incident);
+        break;
+    case KIND_STACK:
+        rc = ltn_writer_stack(&r->writer, i->stack);
+        break;
+    case KINDS:
         break;
     }
     return rc < 0 ? rc : encode_item(r, i, size);
@@ -484,7 +510,7 @@ static void put_back(struct ltn_record *r, struct list *from)
         list_init(&r->keep[k]);
     }
     for (struct item *i = list_take(from); i != NULL; i = list_take(from)) {
-        list_add(&r->keep[i->kind == KIND_CALLS], i);
+        list_add(&r->keep[is_bulk(i->kind)], i);
     }
     for (size_t k = 0; k < 2; k++) {
         for (struct item *i = list_take(&old[k]); i != NULL; i = list_take(&old[k])) {
@@ -936,6 +962,7 @@ void ltn_record_stats(struct ltn_record *r, struct ltn_record_stats *ret)
     read_flow(&r->flows[KIND_WINDOW], &s.windows);
     read_flow(&r->flows[KIND_CALLS], &s.calls);
     read_flow(&r->flows[KIND_INCIDENT], &s.incidents);
+    read_flow(&r->flows[KIND_STACK], &s.stacks);
     s.db_bytes = atomic_load(&r->db_bytes);
     s.used_bytes = atomic_load(&r->used_bytes);
     s.pruned_calls = atomic_load(&r->pruned_calls);

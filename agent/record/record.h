@@ -19,6 +19,7 @@
 #include "base/attr.h"
 #include "base/err.h"
 #include "capture/window.h"
+#include "symbol/stack.h"
 
 struct ltn_record;
 
@@ -105,6 +106,9 @@ int ltn_record_send_calls(struct ltn_record *r, struct ltn_call_batch *batch) lt
 int ltn_record_send_incident(struct ltn_record *r,
                              const struct ltn_record_incident *i) ltn_must_check;
 
+/* Hands over a stack by taking a reference; errors as above. Any thread. */
+int ltn_record_send_stack(struct ltn_record *r, const struct ltn_stack *s) ltn_must_check;
+
 enum ltn_record_drop {
     LTN_RECORD_DROP_QUEUE,    /* channel full */
     LTN_RECORD_DROP_DISK,     /* could not be written, and newer ones needed the room */
@@ -131,6 +135,7 @@ struct ltn_record_stats {
     struct ltn_record_flow windows;
     struct ltn_record_flow calls;
     struct ltn_record_flow incidents;
+    struct ltn_record_flow stacks;
     uint64_t db_bytes;   /* file and log on disk */
     uint64_t used_bytes; /* of it not free for reuse */
     uint64_t pruned_calls;

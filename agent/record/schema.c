@@ -171,7 +171,7 @@ static const char version_1[] =
     "JOIN nodes n ON n.id = w.node_id\n"
     "  LEFT JOIN strings s ON s.id = p.comm_id LEFT JOIN strings j ON j.id = p.job_id;\n";
 
-const char *const ltn_record_migrations[] = {version_1};
+const char *const ltn_record_migrations[] = {version_1, ltn_record_schema_stacks};
 const size_t ltn_record_migration_count = LTN_ARRAY_SIZE(ltn_record_migrations);
 
 const char ltn_record_reader_views[] =

@@ -14,6 +14,12 @@ extern const size_t ltn_record_migration_count;
 /* PRAGMA application_id of our files: "LTNR". */
 #define LTN_RECORD_APPLICATION_ID LTN_DB_NODE
 
+/* Version 2: stacks. */
+extern const char ltn_record_schema_stacks[];
+
+/* Temporary views that stand in for what version 2 added when a reader finds version 1. */
+extern const char ltn_record_before_stacks[];
+
 /* Temporary views that a reader with our functions lays over the plain ones. */
 extern const char ltn_record_reader_views[];
 

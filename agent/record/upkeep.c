@@ -38,6 +38,17 @@ static int prune_calls(struct ltn_db *db, uint64_t *deleted)
     return rc;
 }
 
+/* Stacks go with the processes that had them. */
+static int prune_stacks(struct ltn_db *db)
+{
+    return ltn_db_exec(
+        db, "DELETE FROM stack_refs WHERE proc_id NOT IN (SELECT id FROM procs);"
+            "DELETE FROM stack_contents WHERE id NOT IN (SELECT stack_id FROM stack_refs);"
+            "DELETE FROM stack_content_frames WHERE stack_id NOT IN (SELECT id FROM "
+            "stack_contents);"
+            "DELETE FROM frames WHERE id NOT IN (SELECT frame_id FROM stack_content_frames)");
+}
+
 /* The newest window stays: it says when the record ends. */
 static int prune_windows(struct ltn_db *db, uint64_t *deleted)
 {
@@ -72,6 +83,9 @@ static int prune_windows(struct ltn_db *db, uint64_t *deleted)
                          "FROM calls ORDER BY time_ns LIMIT 1), last_seen_ns + 1) AND NOT EXISTS "
                          "(SELECT 1 FROM incident_changes i WHERE i.proc_id = procs.id)",
                          limit, &gone);
+        if (rc == 0 && gone > 0) {
+            rc = prune_stacks(db);
+        }
     }
     if (rc == 0) {
         rc = ltn_db_commit(db);

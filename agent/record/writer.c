@@ -73,8 +73,7 @@ static void remember(struct ltn_map *m, const void *key, size_t key_len, const v
 
 /* ---- small rows ---- */
 
-/* First column of the statement's first row; the statement is then free again. */
-static int take_id(struct ltn_stmt *s, int64_t *ret)
+int ltn_writer_take_id(struct ltn_stmt *s, int64_t *ret)
 {
     int rc = ltn_stmt_step(s);
     if (rc == 1) {
@@ -85,8 +84,7 @@ static int take_id(struct ltn_stmt *s, int64_t *ret)
     return rc < 0 ? rc : LTN_ERR_NOT_FOUND;
 }
 
-/* Id of a text, cleaned and cut; 0 for an empty one. */
-static int string_id(struct ltn_writer *w, const char *text, int64_t *ret)
+int ltn_writer_string_id(struct ltn_writer *w, const char *text, int64_t *ret)
 {
     char clean[MAX_NAME_BYTES];
     *ret = 0;
@@ -108,7 +106,7 @@ static int string_id(struct ltn_writer *w, const char *text, int64_t *ret)
         return rc;
     }
     ltn_stmt_text(s, 1, clean);
-    rc = take_id(s, ret);
+    rc = ltn_writer_take_id(s, ret);
     if (rc == 0) {
         remember(&w->strings, clean, strlen(clean), ret, sizeof(*ret));
     }
@@ -162,7 +160,7 @@ static int gpu_id(struct ltn_writer *w, const struct ltn_gpu_window *g, int64_t 
     ltn_stmt_i64(s, 1, w->node_id);
     ltn_stmt_text(s, 2, uuid);
     ltn_stmt_text(s, 3, g->model);
-    rc = take_id(s, ret);
+    rc = ltn_writer_take_id(s, ret);
     if (rc == 0) {
         remember(&w->gpus, uuid, strlen(uuid), ret, sizeof(*ret));
     }
@@ -178,9 +176,8 @@ static void remember_proc(struct ltn_writer *w, const struct proc_key *key, int6
     remember(&w->procs, key, sizeof(*key), &p, sizeof(p));
 }
 
-/* Id of the process a call was made by, which no window may have shown yet. */
-static int proc_id(struct ltn_writer *w, uint32_t pid, uint64_t start_ns, uint64_t seen_ns,
-                   int64_t *ret)
+int ltn_writer_proc_id(struct ltn_writer *w, uint32_t pid, uint64_t start_ns, uint64_t seen_ns,
+                       int64_t *ret)
 {
     struct proc_key key = {.start_ns = start_ns, .pid = pid};
     const struct proc *known = ltn_map_get(&w->procs, &key, sizeof(key));
@@ -202,7 +199,7 @@ static int proc_id(struct ltn_writer *w, uint32_t pid, uint64_t start_ns, uint64
     ltn_stmt_i64(s, 2, pid);
     ltn_stmt_u64(s, 3, start_ns);
     ltn_stmt_u64(s, 4, seen_ns);
-    rc = take_id(s, ret);
+    rc = ltn_writer_take_id(s, ret);
     if (rc == 0) {
         remember_proc(w, &key, *ret, seen_ns);
     }
@@ -215,9 +212,9 @@ static int store_proc(struct ltn_writer *w, const struct ltn_window *window,
     int64_t comm = 0;
     int64_t job = 0;
     int64_t gpu = 0;
-    int rc = string_id(w, p->comm, &comm);
+    int rc = ltn_writer_string_id(w, p->comm, &comm);
     if (rc == 0) {
-        rc = string_id(w, p->job, &job);
+        rc = ltn_writer_string_id(w, p->job, &job);
     }
     if (rc == 0 && p->gpu >= 0 && (size_t)p->gpu < window->gpu_count) {
         rc = gpu_id(w, &window->gpus[p->gpu], &gpu);
@@ -255,7 +252,7 @@ static int store_proc(struct ltn_writer *w, const struct ltn_window *window,
     ltn_stmt_u64(s, 10, window->start_ns);
     ltn_stmt_u64(s, 11, window->end_ns);
     bind_id(s, 12, p->ended ? (int64_t)window->end_ns : 0);
-    rc = take_id(s, ret);
+    rc = ltn_writer_take_id(s, ret);
     if (rc == 0) {
         struct proc_key key = {.start_ns = p->start_ns, .pid = p->pid};
         remember_proc(w, &key, *ret, window->end_ns);
@@ -318,7 +315,7 @@ static int store_preemptors(struct ltn_writer *w, const struct place *at,
         int64_t comm_id = 0;
         struct ltn_stmt *s;
         ltn_text_clean(comm, sizeof(comm), p->comm, strnlen(p->comm, LTN_COMM_BYTES));
-        int rc = string_id(w, comm[0] != '\0' ? comm : "?", &comm_id);
+        int rc = ltn_writer_string_id(w, comm[0] != '\0' ? comm : "?", &comm_id);
         if (rc == 0) {
             rc = ltn_db_prepare(w->db,
                                 "INSERT INTO preemptors (window_id, proc_id, position, comm_id, "
@@ -507,7 +504,7 @@ int ltn_writer_window(struct ltn_writer *w, const struct ltn_window *window, uin
     ltn_stmt_u64(s, 2, window->start_ns);
     ltn_stmt_u64(s, 3, window->end_ns);
     ltn_stmt_u64(s, 4, sequence);
-    rc = take_id(s, &id);
+    rc = ltn_writer_take_id(s, &id);
     for (size_t i = 0; i < window->gpu_count && rc == 0; i++) {
         rc = store_gpu(w, id, &window->gpus[i]);
     }
@@ -522,7 +519,7 @@ int ltn_writer_window(struct ltn_writer *w, const struct ltn_window *window, uin
 static int store_call(struct ltn_writer *w, struct ltn_stmt *s, const struct ltn_call *c)
 {
     int64_t proc;
-    int rc = proc_id(w, c->pid, c->proc_start_ns, c->time_ns, &proc);
+    int rc = ltn_writer_proc_id(w, c->pid, c->proc_start_ns, c->time_ns, &proc);
     if (rc < 0) {
         return rc;
     }
@@ -550,6 +547,7 @@ static int store_call(struct ltn_writer *w, struct ltn_stmt *s, const struct ltn
     ltn_stmt_i64(s, 18, c->minor_faults);
     ltn_stmt_i64(s, 19, c->flags);
     ltn_stmt_i64(s, 20, c->kind);
+    bind_id(s, 21, (int64_t)c->stack_id);
     rc = ltn_stmt_run(s);
     if (rc == 0) {
         w->next_call_id++;
@@ -560,13 +558,14 @@ static int store_call(struct ltn_writer *w, struct ltn_stmt *s, const struct ltn
 int ltn_writer_calls(struct ltn_writer *w, const struct ltn_call_batch *batch)
 {
     struct ltn_stmt *s;
-    int rc =
-        ltn_db_prepare(w->db,
-                       "INSERT INTO calls (id, time_ns, proc_id, tid, op_id, duration_ns, "
-                       "on_cpu_ns, run_queue_ns, blocked_ns, bytes, handle, comm_id, sequence, "
-                       "segment_ns, weight, result, major_faults, minor_faults, flags, kind) "
-                       "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                       &s);
+    int rc = ltn_db_prepare(
+        w->db,
+        "INSERT INTO calls (id, time_ns, proc_id, tid, op_id, duration_ns, "
+        "on_cpu_ns, run_queue_ns, blocked_ns, bytes, handle, comm_id, sequence, "
+        "segment_ns, weight, result, major_faults, minor_faults, flags, kind, "
+        "stack_ref) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+        "?, ?)",
+        &s);
     for (size_t i = 0; i < batch->count && rc == 0; i++) {
         rc = store_call(w, s, &batch->calls[i]);
     }
@@ -593,7 +592,7 @@ int ltn_writer_incident(struct ltn_writer *w, const struct ltn_record_incident *
 {
     int64_t proc = 0;
     struct ltn_stmt *s;
-    int rc = i->pid != 0 ? proc_id(w, i->pid, i->proc_start_ns, i->time_ns, &proc) : 0;
+    int rc = i->pid != 0 ? ltn_writer_proc_id(w, i->pid, i->proc_start_ns, i->time_ns, &proc) : 0;
     if (rc == 0) {
         rc = ltn_db_prepare(w->db,
                             "INSERT INTO incident_changes (node_id, incident, time_ns, opened_ns, "
@@ -634,7 +633,7 @@ static int learn_ops(struct ltn_writer *w)
         ltn_stmt_text(s, 1, o != NULL ? ltn_op_source_name(o->source) : "unknown");
         ltn_stmt_text(s, 2, o != NULL ? o->name : "unknown");
         ltn_stmt_text(s, 3, o != NULL ? ltn_op_class_name(o->op_class) : "unknown");
-        rc = take_id(s, &w->ops[op]);
+        rc = ltn_writer_take_id(s, &w->ops[op]);
     }
     return rc;
 }
@@ -655,7 +654,7 @@ static int learn_node(struct ltn_writer *w, const char *node)
     }
     ltn_stmt_text(s, 1, node);
     ltn_stmt_text(s, 2, boot_id);
-    rc = take_id(s, &w->node_id);
+    rc = ltn_writer_take_id(s, &w->node_id);
     if (rc == 0) {
         rc = ltn_db_prepare(w->db,
                             "INSERT INTO meta (key, value) VALUES ('node', ?1), ('boot_id', ?2), "

@@ -12,6 +12,7 @@
 #include "probe/ops.h"
 #include "record/record.h"
 #include "sql/db.h"
+#include "symbol/stack.h"
 
 struct ltn_writer {
     struct ltn_db *db;
@@ -35,7 +36,17 @@ void ltn_writer_forget(struct ltn_writer *w);
 int ltn_writer_window(struct ltn_writer *w, const struct ltn_window *window,
                       uint64_t sequence) ltn_must_check;
 int ltn_writer_calls(struct ltn_writer *w, const struct ltn_call_batch *batch) ltn_must_check;
+int ltn_writer_stack(struct ltn_writer *w, const struct ltn_stack *s) ltn_must_check;
 int ltn_writer_incident(struct ltn_writer *w, const struct ltn_record_incident *i) ltn_must_check;
+
+/* Id of a text (cleaned and cut; 0 for an empty one), and of a process that no window may have
+ * shown yet. */
+int ltn_writer_string_id(struct ltn_writer *w, const char *text, int64_t *ret) ltn_must_check;
+int ltn_writer_proc_id(struct ltn_writer *w, uint32_t pid, uint64_t start_ns, uint64_t seen_ns,
+                       int64_t *ret) ltn_must_check;
+
+/* First column of a statement's first row; the statement is then free again. */
+int ltn_writer_take_id(struct ltn_stmt *s, int64_t *ret) ltn_must_check;
 
 /* Makes the id of the next call survive the deletion of every call. Once per transaction. */
 int ltn_writer_save_counters(struct ltn_writer *w) ltn_must_check;

@@ -15,6 +15,7 @@ struct ltn_node_mcp {
 int ltn_node_tool_check(void *arg, struct ltn_mcp_call *call);
 int ltn_node_tool_trace_stats(void *arg, struct ltn_mcp_call *call);
 int ltn_node_tool_causal_chains(void *arg, struct ltn_mcp_call *call);
+int ltn_node_tool_stacks(void *arg, struct ltn_mcp_call *call);
 int ltn_node_tool_run_sql(void *arg, struct ltn_mcp_call *call);
 int ltn_node_tool_query_fleet(void *arg, struct ltn_mcp_call *call);
 

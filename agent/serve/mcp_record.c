@@ -16,6 +16,7 @@
 #define SQL_MAX_BYTES  ((uint64_t)4 << 20)
 #define CELL_BYTES     2048
 #define MAX_COLUMNS    64
+#define NAME_LETTERS   "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 
 struct rows {
     struct ltn_mcp_table table;
@@ -249,6 +250,61 @@ int ltn_node_tool_causal_chains(void *arg, struct ltn_mcp_call *call)
                    "count, comm, pid, rank, node, id, evidence FROM incidents WHERE changed_at_ns "
                    ">= %" PRIu64 "%s%s ORDER BY opened_at_ns DESC, id",
                    since, pid, state);
+    return query(arg, call, &r, sql);
+}
+
+/* ---- get_stacks ---- */
+
+static const struct ltn_mcp_column stack_columns[] = {
+    {"op", "op", "operation that was called", false},
+    {"n", "calls", "recorded calls, by weight", false},
+    {"tot", "total_ns", "sum of their times, ns", false},
+    {"blk", "blocked_ns", "of the total: asleep, ns", false},
+    {"rq", "run_queue_ns", "of the total: waiting for a CPU, ns", false},
+    {"f", "frames", "innermost first, parted by ;", true},
+    {"tr", "truncated", "1: the stack goes on, or could not be followed", false},
+    {"c", "comm", "program", true},
+    {"pid", "pid", NULL, false},
+    {"r", "rank", NULL, false},
+    {"id", "stack_id", "in the views events and stacks", false},
+    {"node", "node", NULL, false},
+};
+
+int ltn_node_tool_stacks(void *arg, struct ltn_mcp_call *call)
+{
+    char sql[1600];
+    char pid[64] = "";
+    char op[128] = "";
+    uint64_t since;
+    struct rows r = {.own_columns = false};
+    const json_t *p = json_object_get(call->args, "pid");
+    const char *o = json_string_value(json_object_get(call->args, "op"));
+    int rc = since_ns(call, &since);
+    if (rc == 0) {
+        rc = ltn_mcp_table_begin(&r.table, call, stack_columns, LTN_ARRAY_SIZE(stack_columns));
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    if (p != NULL) {
+        (void)snprintf(pid, sizeof(pid), " AND pid = %lld", (long long)json_integer_value(p));
+    }
+    if (o != NULL && strspn(o, NAME_LETTERS) != strlen(o)) {
+        ltn_mcp_table_drop(&r.table);
+        return ltn_mcp_fail(call, LTN_ERR_MALFORMED, "op: a name such as cudaMalloc");
+    }
+    if (o != NULL) {
+        (void)snprintf(op, sizeof(op), " AND op = '%.64s'", o);
+    }
+    (void)snprintf(sql, sizeof(sql),
+                   "SELECT x.op, x.calls, x.total_ns, x.blocked_ns, x.queue_ns, s.frames, "
+                   "s.truncated, x.comm, x.pid, x.rank, x.stack_id, x.node FROM (SELECT op, comm, "
+                   "pid, rank, node, stack_id, sum(weight) AS calls, sum(duration_ns * weight) AS "
+                   "total_ns, sum(blocked_ns * weight) AS blocked_ns, sum(runq_ns * weight) AS "
+                   "queue_ns FROM events WHERE stack_id IS NOT NULL AND timestamp_ns >= %" PRIu64
+                   "%s%s GROUP BY op, pid, comm, node, stack_id) x JOIN stacks s ON s.id = "
+                   "x.stack_id ORDER BY x.total_ns DESC, x.stack_id, x.op, x.pid",
+                   since, pid, op);
     return query(arg, call, &r, sql);
 }
 

@@ -56,6 +56,21 @@ static const char chains_input[] =
                        "description" : "Only open or only closed incidents."
                    }) "," LTN_MCP_SCHEMA_PAGE "},\"additionalProperties\":false}";
 
+static const char stacks_input[] =
+    "{\"type\":\"object\",\"properties\":{" SCHEMA_SINCE
+    "," J("pid"
+          : {
+              "type" : "integer",
+              "minimum" : 1,
+              "maximum" : 4194304,
+              "description" : "Only this process."
+          }) "," J("op"
+                   : {
+                       "type" : "string",
+                       "maxLength" : 64,
+                       "description" : "Only calls of this operation, such as cudaMalloc."
+                   }) "," LTN_MCP_SCHEMA_PAGE "},\"additionalProperties\":false}";
+
 static const char sql_input[] = "{\"type\":\"object\",\"properties\":{" J(
     "sql"
     : {
@@ -123,12 +138,24 @@ static const struct ltn_mcp_tool tools[] = {
      .input_schema = chains_input,
      .output_schema = LTN_MCP_SCHEMA_TABLE,
      .run = ltn_node_tool_causal_chains},
+    {.name = "get_stacks",
+     .title = "Where GPU calls come from",
+     .description =
+         "Stacks (native and Python frames, innermost first) that recorded calls were made from, "
+         "by "
+         "process and operation, most time first. Records are of notable calls: slow, failed, "
+         "waiting, allocating, or sampled with a weight. Times in ns.",
+     .input_schema = stacks_input,
+     .output_schema = LTN_MCP_SCHEMA_TABLE,
+     .run = ltn_node_tool_stacks},
     {.name = "run_sql",
      .title = "Read the node's record",
      .description =
          "One read-only SQL statement (SQLite) on the node's record. Views: events(id, timestamp, "
          "timestamp_ns, node, rank, pid, tid, comm, source, op, duration_ns, oncpu_ns, runq_ns, "
-         "blocked_ns, bytes, result, weight), op_stats(node, pid, comm, source, op, count, errors, "
+         "blocked_ns, bytes, result, weight, stack_id), stacks(id, truncated, depth, top, frames), "
+         "stack_frames(stack_id, position, kind, function, file, line, build_id, offset, text), "
+         "op_stats(node, pid, comm, source, op, count, errors, "
          "bytes, total_ns, avg_ns, p50_ns, p95_ns, p99_ns, max_ns), rank_steps(timestamp_ns, node, "
          "pid, job, rank, steps, step_ns, self_ns, peer_wait_ns, on_cpu_ns, run_queue_ns, "
          "device_ns, read_ns, disk_ns, fault_ns, ...), incidents(opened_at, state, severity, kind, "

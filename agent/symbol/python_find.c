@@ -224,6 +224,9 @@ static int find_symbols(struct search *s)
     static const unsigned tables[] = {LTN_ELF_DYNSYM, LTN_ELF_DYNSYM | LTN_ELF_SYMTAB};
     for (size_t i = 0; i < LTN_ARRAY_SIZE(tables); i++) {
         for (size_t k = MODULE_EXE; k <= MODULE_LIBRARY; k++) {
+            if ((tables[i] & LTN_ELF_SYMTAB) != 0 && s->modules[k].minor == 0) {
+                continue; /* the symbols of any large program would be read for nothing */
+            }
             int rc = look_up(&s->modules[k], tables[i]);
             if (rc < 0) {
                 return rc;

@@ -4,8 +4,8 @@
 ARG BASE=debian:12-slim
 FROM ${BASE} AS build
 RUN apt-get update && apt-get install -y --no-install-recommends \
-        bpftool clang cmake gcc libbpf-dev libc6-dev libcurl4-openssl-dev libelf-dev libjansson-dev libnghttp2-dev \
-        libprotobuf-c-dev libsqlite3-dev libssl-dev libxxhash-dev libyaml-dev libzstd-dev linux-libc-dev llvm \
+        bpftool clang cmake gcc libbpf-dev libc6-dev libcurl4-openssl-dev libelf-dev libiberty-dev libjansson-dev \
+        libnghttp2-dev libprotobuf-c-dev libsqlite3-dev libssl-dev libxxhash-dev libyaml-dev libzstd-dev linux-libc-dev llvm \
         ninja-build pkg-config protobuf-c-compiler protobuf-compiler zlib1g-dev \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src

@@ -73,7 +73,7 @@ static void put_tick(struct watch *w, const struct python_tick *t)
     ltn_json_kv_u64(&j, "flags", t->flags);
     ltn_json_key(&j, "frames");
     ltn_json_open_array(&j);
-    for (uint32_t i = 0; i < t->count && i < LTN_PYTHON_FRAMES; i++) {
+    for (uint32_t i = 0; i < t->count && i < LTN_STACK_PYTHON; i++) {
         put_frame(w, &j, &t->frames[i]);
     }
     ltn_json_close_array(&j);

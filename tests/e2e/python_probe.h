@@ -14,7 +14,7 @@ struct python_tick {
     ltn_u32 flags;
     ltn_u32 count;
     ltn_u32 reserved;
-    struct ltn_python_frame frames[LTN_PYTHON_FRAMES];
+    struct ltn_python_frame frames[LTN_STACK_PYTHON];
 };
 
 #endif /* LTN_TEST_PYTHON_PROBE_H */
