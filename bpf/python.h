@@ -29,6 +29,9 @@ struct ltn_python_walk {
     ltn_u64 frame; /* to be read next; 0 = the end */
     ltn_u32 flags; /* LTN_PYTHON_TRUNCATED ... */
     ltn_u32 reserved;
+    ltn_u64 file; /* what the code object in hand points to */
+    ltn_u64 name;
+    ltn_u64 table;
     ltn_u64 raw[PYTHON_WORDS];
     ltn_u64 words[PYTHON_WORDS];
 };
@@ -294,7 +297,7 @@ static __always_inline ltn_u64 python_content(struct ltn_python_walk *w, ltn_u64
  * Up to 3.11 a code object has nothing that is its own for good: the next one may lie at the same
  * address and point to strings and tables at the same addresses, with other content.
  */
-__noinline ltn_u64 python_content_hash(ltn_u64 code, ltn_u64 hash)
+__noinline ltn_u64 python_content_hash(ltn_u64 hash)
 {
     struct task_struct *task = bpf_get_current_task_btf();
     struct ltn_python_walk *w = bpf_task_storage_get(&python_walks, task, 0, 0);
@@ -302,14 +305,15 @@ __noinline ltn_u64 python_content_hash(ltn_u64 code, ltn_u64 hash)
         return 0;
     }
     const struct ltn_python_process *p = &w->p;
-    hash = python_content(w, hash, python_word(code + p->code_file) + p->text_length,
-                          PYTHON_TEXT_WORD);
-    hash = python_content(w, hash, python_word(code + p->code_name) + p->text_length,
-                          PYTHON_TEXT_WORD);
-    hash = python_content(w, hash, python_word(code + p->code_plain_name) + p->text_length,
-                          PYTHON_TEXT_WORD);
-    return python_content(w, hash, python_word(code + p->code_table) + p->bytes_size,
-                          PYTHON_BYTES_WORD);
+    hash = python_content(w, hash, w->file + p->text_length, PYTHON_TEXT_WORD);
+    hash = python_content(w, hash, w->name + p->text_length, PYTHON_TEXT_WORD);
+    return python_content(w, hash, w->table + p->bytes_size, PYTHON_BYTES_WORD);
+}
+
+/* A word of the code object, out of those that identify it. */
+static __always_inline ltn_u64 python_code_word(const struct ltn_python_walk *w, ltn_u32 offset)
+{
+    return w->words[(offset - w->p.code_identity) / 8 & (PYTHON_WORDS - 1)];
 }
 
 /* What is this code object's own; 0 where it cannot be read. Leaves the 88 bytes in w->words. */
@@ -328,7 +332,10 @@ static __always_inline ltn_u64 python_identity(struct ltn_python_walk *w, ltn_u6
     ltn_u64 line = w->words[w->p.first_line_word & 15] >> (w->p.first_line_shift & 63);
     *first_line = (ltn_u32)line < 1U << 24 ? (ltn_u32)line : 0;
     if (w->p.flags & LTN_PYTHON_CODE_REUSED) {
-        hash = python_content_hash(code, hash);
+        w->file = python_code_word(w, w->p.code_file);
+        w->name = python_code_word(w, w->p.code_name);
+        w->table = python_code_word(w, w->p.code_table);
+        hash = python_content_hash(hash);
     }
     return hash != 0 ? hash : 1;
 }

@@ -68,7 +68,7 @@ struct ltn_python_process {
     ltn_u16 code_first_traceable; /* 0 = has none */
     ltn_u16 code_file;
     ltn_u16 code_name;
-    ltn_u16 code_plain_name; /* the name without its class; the same where there is no other */
+    ltn_u16 reserved16;
     ltn_u16 code_table;
     ltn_u16 code_bytes;  /* the instructions */
     ltn_u16 text_length; /* of a string: code points, hash, state */

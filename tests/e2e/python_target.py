@@ -9,6 +9,7 @@ every Python from 3.9 on. OUTPUT gets one JSON line per call: [serial, [[file, f
 import asyncio
 import ctypes
 import functools
+import itertools
 import json
 import os
 import sys
@@ -33,13 +34,20 @@ lock = threading.Lock()
 serials = [0]
 
 
-def here():
+def frames_above(depth):
     frames = []
-    f = sys._getframe(1)
+    f = sys._getframe(depth)
     while f is not None:
         code = f.f_code
-        frames.append((code.co_filename, code.co_qualname if QUALIFIED else code.co_name, f.f_lineno))
+        # Copies: what the interpreter's own strings lie in must be free to be used again.
+        frames.append((code.co_filename.encode("utf-8", "surrogateescape"),
+                       (code.co_qualname if QUALIFIED else code.co_name).encode(), f.f_lineno))
         f = f.f_back
+    return frames
+
+
+def here():
+    frames = frames_above(2)
     with lock:
         serials[0] += 1
         serial = os.getpid() << 32 | serials[0]
@@ -49,8 +57,9 @@ def here():
 
 def flush():
     with open(OUTPUT, "a", encoding="utf-8") as out:
-        for entry in truth:
-            out.write(json.dumps(entry) + "\n")
+        for serial, frames in truth:
+            frames = [(file.decode("utf-8", "replace"), name.decode(), line) for file, name, line in frames]
+            out.write(json.dumps((serial, frames)) + "\n")
     truth.clear()
 
 
@@ -285,6 +294,22 @@ def tight_loop():
              scope)
 
 
+def reused():
+    """Throw-away code again and again, with nothing else in between: each object takes the place of the one before."""
+    outer = []
+    first = os.getpid() << 32 | 500000
+    scope = {"tick": tick, "numbers": itertools.count(first), "outer": outer, "frames_above": frames_above}
+    sources = ["outer.extend(frames_above(2))\n"]
+    for k in range(10):
+        sources.append("def t%d():\n%s tick(next(numbers))\nt%d()\ndel t%d\n" % (k, "\n" * (k % 7), k, k))
+    for n in [0] + [1 + i * 3 % 10 for i in range(COUNT)]:
+        exec(compile(sources[n], "<made %d>" % n, "exec"), scope)
+    for i in range(COUNT):
+        k = i * 3 % 10
+        file = b"<made %d>" % (k + 1)
+        truth.append((first + i, [(file, b"t%d" % k, 2 + k % 7), (file, b"<module>", 3 + k % 7)] + outer))
+
+
 def forked():
     children = []
     for _ in range(2):
@@ -345,7 +370,7 @@ def main():
         pass
     while not os.path.exists(OUTPUT + ".go"):
         time.sleep(0.02)
-    {"kinds": every_kind, "threads": many_threads, "tight": tight_loop, "fork": forked, "interpreters": interpreters,
+    {"kinds": every_kind, "threads": many_threads, "tight": tight_loop, "reused": reused, "fork": forked, "interpreters": interpreters,
      "plain": plain, "nap": nap_long}[MODE]()
     flush()
 

@@ -97,6 +97,13 @@ def test_tight_loop_is_never_wrong(watcher, tmp_path, found, version):
 
 
 @pytest.mark.parametrize("version", py.VERSIONS)
+def test_code_in_the_place_of_other_code(watcher, tmp_path, found, version):
+    """The same addresses all the time, with other names, files and lines behind them."""
+    truth = run(watcher, tmp_path, paths_of(found, version)[0], "reused", 2000)
+    check(watcher, truth, 2000)
+
+
+@pytest.mark.parametrize("version", py.VERSIONS)
 def test_forked_children_without_attach(watcher, tmp_path, found, version):
     truth = run(watcher, tmp_path, paths_of(found, version)[0], "fork")
     harness.wait_until(lambda: watcher.count() == 0, 10, "entries of ended processes to go")
