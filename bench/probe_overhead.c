@@ -57,6 +57,7 @@ struct bench_case {
     enum floor is_floor;  /* this case is that floor */
     enum floor against;   /* the floor it is measured by */
     bool at_entry;        /* on the first instruction, whatever it is */
+    unsigned frames;      /* records carry their stack, of at least that many frames; 0: none */
 };
 
 #define SES LTN_LINK_SESSION
@@ -65,33 +66,41 @@ struct bench_case {
 
 /* At most as many as targets.S has functions of a shape. */
 static const struct bench_case cases[] = {
-    {"not traced", "push", NOT_TRACED, PRF, NULL, NULL, 0, 0, false},
-    {"empty program, entry only, perf", "push", EMPTY_ENTRY, PRF, NULL, NULL, 0, 0, false},
-    {"empty pair, perf", "push", EMPTY_PERF, PRF, NULL, NULL, FLOOR_PERF, FLOOR_PERF, false},
-    {"empty pair, multi", "push", EMPTY_MULTI, MUL, NULL, NULL, FLOOR_MULTI, FLOOR_MULTI, false},
-    {"empty session", "push", EMPTY_SESSION, SES, NULL, NULL, FLOOR_SESSION, FLOOR_SESSION, false},
-    {"launch, session", "push", LANTERNE, SES, "cudaLaunchKernel", NULL, 0, FLOOR_SESSION, false},
-    {"launch, multi", "push", LANTERNE, MUL, "cudaLaunchKernel", NULL, 0, FLOOR_MULTI, false},
-    {"launch, perf", "push", LANTERNE, PRF, "cudaLaunchKernel", NULL, 0, FLOOR_PERF, false},
-    {"copy, session", "push", LANTERNE, SES, "cudaMemcpyAsync", NULL, 0, FLOOR_SESSION, false},
-    {"copy, multi", "push", LANTERNE, MUL, "cudaMemcpyAsync", NULL, 0, FLOOR_MULTI, false},
-    {"copy, perf", "push", LANTERNE, PRF, "cudaMemcpyAsync", NULL, 0, FLOOR_PERF, false},
-    {"sync, session", "push", LANTERNE, SES, "cudaStreamSynchronize", NULL, 0, FLOOR_SESSION,
-     false},
-    {"sync, multi", "push", LANTERNE, MUL, "cudaStreamSynchronize", NULL, 0, FLOOR_MULTI, false},
-    {"sync, perf", "push", LANTERNE, PRF, "cudaStreamSynchronize", NULL, 0, FLOOR_PERF, false},
+    {"not traced", "push", NOT_TRACED, PRF, NULL, NULL, 0, 0, false, 0},
+    {"empty program, entry only, perf", "push", EMPTY_ENTRY, PRF, NULL, NULL, 0, 0, false, 0},
+    {"empty pair, perf", "push", EMPTY_PERF, PRF, NULL, NULL, FLOOR_PERF, FLOOR_PERF, false, 0},
+    {"empty pair, multi", "push", EMPTY_MULTI, MUL, NULL, NULL, FLOOR_MULTI, FLOOR_MULTI, false, 0},
+    {"empty session", "push", EMPTY_SESSION, SES, NULL, NULL, FLOOR_SESSION, FLOOR_SESSION, false,
+     0},
+    {"launch, session", "push", LANTERNE, SES, "cudaLaunchKernel", NULL, 0, FLOOR_SESSION, false,
+     0},
+    {"launch, multi", "push", LANTERNE, MUL, "cudaLaunchKernel", NULL, 0, FLOOR_MULTI, false, 0},
+    {"launch, perf", "push", LANTERNE, PRF, "cudaLaunchKernel", NULL, 0, FLOOR_PERF, false, 0},
+    {"copy, session", "push", LANTERNE, SES, "cudaMemcpyAsync", NULL, 0, FLOOR_SESSION, false, 0},
+    {"copy, multi", "push", LANTERNE, MUL, "cudaMemcpyAsync", NULL, 0, FLOOR_MULTI, false, 0},
+    {"copy, perf", "push", LANTERNE, PRF, "cudaMemcpyAsync", NULL, 0, FLOOR_PERF, false, 0},
+    {"sync, session", "push", LANTERNE, SES, "cudaStreamSynchronize", NULL, 0, FLOOR_SESSION, false,
+     0},
+    {"sync, multi", "push", LANTERNE, MUL, "cudaStreamSynchronize", NULL, 0, FLOOR_MULTI, false, 0},
+    {"sync, perf", "push", LANTERNE, PRF, "cudaStreamSynchronize", NULL, 0, FLOOR_PERF, false, 0},
     {"empty sessions, runtime over driver", "outer", EMPTY_SESSION, SES, NULL, NULL, FLOOR_NESTED,
-     FLOOR_NESTED, false},
+     FLOOR_NESTED, false, 0},
     {"launch, runtime over driver, session", "outer", LANTERNE, SES, "cudaLaunchKernel",
-     "cuLaunchKernel", 0, FLOOR_NESTED, false},
+     "cuLaunchKernel", 0, FLOOR_NESTED, false, 0},
     {"launch behind endbr64, session", "landing", LANTERNE, SES, "cudaLaunchKernel", NULL, 0,
-     FLOOR_SESSION, false},
+     FLOOR_SESSION, false, 0},
     {"the same, on the endbr64", "landing", LANTERNE, SES, "cudaLaunchKernel", NULL, 0,
-     FLOOR_SESSION, true},
+     FLOOR_SESSION, true, 0},
     {"launch behind libcuda's compare, session", "thunk", LANTERNE, SES, "cuLaunchKernel", NULL, 0,
-     FLOOR_SESSION, false},
+     FLOOR_SESSION, false, 0},
     {"the same, on the compare", "thunk", LANTERNE, SES, "cuLaunchKernel", NULL, 0, FLOOR_SESSION,
-     true},
+     true, 0},
+    {"sync with its stack, 5 frames", "push", LANTERNE, SES, "cudaStreamSynchronize", NULL, 0,
+     FLOOR_SESSION, false, 5},
+    {"sync with its stack, 20 frames", "push", LANTERNE, SES, "cudaStreamSynchronize", NULL, 0,
+     FLOOR_SESSION, false, 20},
+    {"sync with its stack, 60 frames", "push", LANTERNE, SES, "cudaStreamSynchronize", NULL, 0,
+     FLOOR_SESSION, false, 60},
 };
 #define CASES LTN_ARRAY_SIZE(cases)
 
@@ -279,13 +288,26 @@ static int open_all(struct bench *b)
 
 /* ---- measuring ---- */
 
-static double measure(target_fn fn, unsigned calls)
+static __attribute__((noinline)) double measure(target_fn fn, unsigned calls)
 {
     uint64_t from = ltn_now_mono_ns();
     for (unsigned i = 0; i < calls; i++) {
         (void)fn(NULL, 4096, 4096, 1, NULL, NULL, NULL, NULL, NULL);
     }
     return (double)(ltn_now_mono_ns() - from) / calls;
+}
+
+/* The same from as many calls inside each other as the stack shall have frames. */
+static __attribute__((noinline)) double measure_deep(target_fn fn, unsigned calls, unsigned frames)
+{
+    double ns = frames > 1 ? measure_deep(fn, calls, frames - 1) : measure(fn, calls);
+    __asm__ volatile("" ::: "memory"); /* no tail call */
+    return ns;
+}
+
+static int set_stacks(struct bench *b, const struct bench_case *c)
+{
+    return c->tracer == LANTERNE ? ltn_probes_set_stacks(b->probes[c->kind], c->frames > 0) : 0;
 }
 
 static void empty_rings(struct bench *b)
@@ -306,8 +328,13 @@ static void *run_rounds(void *arg)
             if (b->fn[i] == NULL) {
                 continue;
             }
-            (void)measure(b->fn[i], WARM_UP);
-            double ns = measure(b->fn[i], b->calls);
+            if (set_stacks(b, &cases[i]) < 0) {
+                b->fn[i] = NULL;
+                continue;
+            }
+            unsigned frames = cases[i].frames > 0 ? cases[i].frames : 1;
+            (void)measure_deep(b->fn[i], WARM_UP, frames);
+            double ns = measure_deep(b->fn[i], b->calls, frames);
             b->sum_ns[i] += ns;
             if (b->best_ns[i] == 0 || ns < b->best_ns[i]) {
                 b->best_ns[i] = ns;

@@ -11,7 +11,7 @@
 
 #define SQL_BYTES 4096
 /* Stacks of an incident, frames of a stack. */
-#define STACKS_SHOWN 2
+#define STACKS_SHOWN 3
 #define FRAMES_SHOWN 6
 /* An incident is noticed after it began; of one that lasts the newest part is looked at. */
 #define BEFORE_NS (20 * LTN_NS_PER_S)

@@ -2,6 +2,7 @@
 #include "symbol/table.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,11 +12,12 @@
 
 #define MAX_FUNCTIONS (1U << 20)
 #define SYMBOL_BYTES  2100
-/* While sorting, the lowest bits of the start say how good the name is. */
-#define RANK_BITS 2
+/* Names of one place that are looked at, of which the best is taken. */
+#define MAX_ALIASES 16
 
 struct function {
-    uint64_t start;
+    uint64_t start : 63;
+    uint64_t local : 1;
     uint32_t size; /* 0 = up to the next one */
     uint32_t name;
 };
@@ -45,7 +47,8 @@ static int add(void *arg, const struct ltn_elf_function *f)
         t->room = room;
     }
     t->functions[t->count++] = (struct function){
-        .start = f->file_offset << RANK_BITS | (uint64_t)(3 - f->rank),
+        .start = f->file_offset & (UINT64_MAX >> 1),
+        .local = f->rank == 0,
         .size = f->size_bytes < UINT32_MAX ? (uint32_t)f->size_bytes : UINT32_MAX,
         .name = f->name,
     };
@@ -59,31 +62,22 @@ static int by_start(const void *a, const void *b)
     if (x->start != y->start) {
         return x->start < y->start ? -1 : 1;
     }
+    if (x->local != y->local) {
+        return x->local ? 1 : -1; /* what is exported comes first */
+    }
     return x->name < y->name ? -1 : x->name > y->name;
 }
 
-/* Sorts, and keeps the best name of each place. */
 static void arrange(struct ltn_symtab *t)
 {
     if (t->count == 0) {
         return;
     }
     qsort(t->functions, t->count, sizeof(*t->functions), by_start);
-    size_t n = 0;
-    for (size_t i = 0; i < t->count; i++) {
-        struct function f = t->functions[i];
-        f.start >>= RANK_BITS;
-        if (n == 0 || t->functions[n - 1].start != f.start) {
-            t->functions[n++] = f;
-        } else if (t->functions[n - 1].size < f.size) {
-            t->functions[n - 1].size = f.size;
-        }
-    }
-    t->count = n;
-    struct function *less = realloc(t->functions, n * sizeof(*less));
+    struct function *less = realloc(t->functions, t->count * sizeof(*less));
     if (less != NULL) {
         t->functions = less;
-        t->room = n;
+        t->room = t->count;
     }
 }
 
@@ -129,8 +123,9 @@ void ltn_symtab_free(struct ltn_symtab *t)
     free(t);
 }
 
-/* The last function that starts at or before the place; NULL when there is none. */
-static const struct function *at_or_before(const struct ltn_symtab *t, uint64_t file_offset)
+/* First of the functions that start together, last before or at the place; count when there is
+ * none. */
+static size_t find(const struct ltn_symtab *t, uint64_t file_offset)
 {
     size_t low = 0;
     size_t high = t->count;
@@ -142,24 +137,54 @@ static const struct function *at_or_before(const struct ltn_symtab *t, uint64_t 
             high = middle;
         }
     }
-    return low > 0 ? &t->functions[low - 1] : NULL;
+    if (low == 0) {
+        return t->count;
+    }
+    size_t first = low - 1;
+    while (first > 0 && t->functions[first - 1].start == t->functions[first].start) {
+        first--;
+    }
+    return first;
+}
+
+/* Is a a better name than b? The library's own aliases begin with underscores. */
+static bool is_better(const char *a, const char *b)
+{
+    size_t x = strspn(a, "_");
+    size_t y = strspn(b, "_");
+    if (x != y) {
+        return x < y;
+    }
+    return strcmp(a, b) < 0;
 }
 
 int ltn_symtab_name(const struct ltn_symtab *t, uint64_t file_offset, char *out, size_t size)
 {
-    char symbol[SYMBOL_BYTES];
-    const struct function *f = at_or_before(t, file_offset);
-    if (f == NULL || (f->size != 0 && file_offset - f->start >= f->size)) {
+    char best[SYMBOL_BYTES] = "";
+    size_t first = find(t, file_offset);
+    if (first == t->count) {
         return LTN_ERR_NOT_FOUND;
     }
-    int rc = ltn_elf_name(t->elf, t->which, f->name, symbol, sizeof(symbol));
-    if (rc < 0) {
-        return rc;
+    const struct function *f = &t->functions[first];
+    bool holds = false;
+    for (size_t i = 0; first + i < t->count && i < MAX_ALIASES && f[i].start == f->start; i++) {
+        char name[SYMBOL_BYTES];
+        holds = holds || f[i].size == 0 || file_offset - f->start < f[i].size;
+        if (f[i].local != f->local && best[0] != '\0') {
+            continue;
+        }
+        int rc = ltn_elf_name(t->elf, t->which, f[i].name, name, sizeof(name));
+        if (rc < 0) {
+            return rc;
+        }
+        if (name[0] != '\0' && (best[0] == '\0' || is_better(name, best))) {
+            memcpy(best, name, sizeof(best));
+        }
     }
-    if (symbol[0] == '\0') {
+    if (!holds || best[0] == '\0') {
         return LTN_ERR_NOT_FOUND;
     }
-    ltn_demangle(symbol, out, size);
+    ltn_demangle(best, out, size);
     return 0;
 }
 

@@ -13,7 +13,7 @@ import pytest
 import harness
 import mcp_util as mcp
 
-TOOLS = ["get_check", "get_trace_stats", "get_causal_chains", "run_sql", "query_fleet"]
+TOOLS = ["get_check", "get_trace_stats", "get_causal_chains", "get_stacks", "run_sql", "query_fleet"]
 T0 = 1_700_000_000_000_000_000
 
 

@@ -488,7 +488,7 @@ def test_export_memory_does_not_grow_with_the_record(tmp_path):
     small, big = demo(tmp_path, "s"), demo(tmp_path, "b")
     with sqlite3.connect(big) as d:
         d.execute("INSERT INTO calls SELECT NULL, c.time_ns + 200 * x.n, c.proc_id, c.tid, c.op_id, 100,"
-                  " 1, 1, 98, c.bytes, c.handle, c.comm_id, c.sequence, c.segment_ns, 1, 0, 0, 0, 0, 0"
+                  " 1, 1, 98, c.bytes, c.handle, c.comm_id, c.sequence, c.segment_ns, 1, 0, 0, 0, 0, 0, NULL"
                   " FROM calls c, (WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c"
                   " WHERE n < 400) SELECT n FROM c) x")
 

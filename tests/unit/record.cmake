@@ -9,7 +9,7 @@ endforeach()
 
 ltn_test(test_record_hist test_record_hist.c)
 target_link_libraries(test_record_hist PRIVATE ltn_record)
-foreach(topic failures store)
+foreach(topic failures stacks store)
     ltn_test(test_record_${topic} test_record_${topic}.c record_sample.c)
     target_link_libraries(test_record_${topic} PRIVATE ltn_record ltn_window)
 endforeach()

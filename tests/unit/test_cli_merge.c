@@ -259,6 +259,41 @@ static void joined_rows_are_reduced_read_only(void **state)
     ltn_rows_done(&rows);
 }
 
+/* Of before stacks were recorded. */
+static void an_older_record_merges(void **state)
+{
+    (void)state;
+    struct ltn_db *db = NULL;
+    struct ltn_record_reader *r = NULL;
+    struct ltn_merge_result result;
+    const char *inputs[] = {a_path, b_path};
+    const struct ltn_merge_opts o = {.inputs = inputs, .input_count = 2, .output = out_path};
+    int64_t calls = 0;
+    int64_t before = 0;
+    make_record(a_path, "new", 2, 0);
+    assert_int_equal(ltn_db_open(&(struct ltn_db_opts){.path = b_path}, &db, NULL), 0);
+    assert_int_equal(ltn_db_migrate(db, ltn_record_migrations, 1, NULL), 0);
+    assert_int_equal(
+        ltn_db_exec(db,
+                    "INSERT INTO nodes (id, name) VALUES (1, 'old'); INSERT INTO ops VALUES (1, "
+                    "'cuda', 'cudaMalloc', 'alloc'); INSERT INTO procs (id, node_id, pid, "
+                    "start_ns, first_seen_ns, last_seen_ns) VALUES (1, 1, 5, 1, 1, 1); INSERT "
+                    "INTO calls VALUES (1, 1, 1, 5, 1, 10, 10, 0, 0, 0, 0, NULL, NULL, NULL, 1, "
+                    "0, 0, 0, 0, 0)"),
+        0);
+    ltn_db_close(db);
+    assert_int_equal(ltn_merge(&o, &result, NULL), 0);
+    assert_int_equal(ltn_record_reader_open(a_path, &r, NULL), 0);
+    assert_int_equal(
+        ltn_db_get_i64(ltn_record_reader_db(r), "SELECT count(*) FROM events", &before), 0);
+    ltn_record_reader_close(r);
+    assert_int_equal(ltn_record_reader_open(out_path, &r, NULL), 0);
+    assert_int_equal(ltn_db_get_i64(ltn_record_reader_db(r), "SELECT count(*) FROM events", &calls),
+                     0);
+    ltn_record_reader_close(r);
+    assert_int_equal(calls, before + 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +303,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_forced_node_takes_all, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(inputs_and_files_that_are_there_stay_as_they_are, make_dir,
                                         drop_dir),
+        cmocka_unit_test_setup_teardown(an_older_record_merges, make_dir, drop_dir),
         cmocka_unit_test(joined_rows_are_reduced_read_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

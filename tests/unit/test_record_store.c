@@ -160,7 +160,7 @@ static void what_is_sent_can_be_asked_for(void **state)
     expect(
         "SELECT group_concat(name, ',') FROM pragma_table_info('events')",
         "id,timestamp,timestamp_ns,node,rank,pid,tid,comm,source,op,duration_ns,oncpu_ns,runq_ns,"
-        "blocked_ns,bytes,result,weight");
+        "blocked_ns,bytes,result,weight,stack_id");
     expect("SELECT id || '|' || timestamp || '|' || rank || '|' || pid || '|' || comm FROM events "
            "ORDER BY timestamp_ns LIMIT 1",
            "node-a:1|2023-11-14T22:13:20.000Z|0|1000|python?[31m");
