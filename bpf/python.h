@@ -400,7 +400,7 @@ static __always_inline void walk_python(struct task_struct *task, ltn_u32 tgid,
                                         struct ltn_event_stack *s)
 {
     struct ltn_python_process *p = bpf_map_lookup_elem(&python_processes, &tgid);
-    if (!p) {
+    if (!p || (p->flags & LTN_PYTHON_NO_WALK)) {
         return;
     }
     struct ltn_python_walk *w =

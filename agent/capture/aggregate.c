@@ -17,6 +17,7 @@
 #include "capture/build.h"
 #include "capture/host_state.h"
 #include "capture/kernel_maps.h"
+#include "capture/place.h"
 #include "capture/procs.h"
 #include "stats/exphist.h"
 
@@ -351,6 +352,7 @@ static void read_maps(struct ltn_aggregate *a)
     for (size_t i = 0; i < LTN_ARRAY_SIZE(rc); i++) {
         a->stats.read_errors += rc[i] < 0;
     }
+    ltn_places_find(t, &a->opts.stacks, m->in_flight);
 }
 
 /* A process whose exit was not seen has no entry in /proc any more, or another one. */

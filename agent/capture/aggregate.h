@@ -33,6 +33,10 @@ struct ltn_stack_sink {
     /* A record of size bytes about a Python code object that later stacks name; NULL: thrown away.
      */
     void (*code)(void *ctx, const void *record, size_t size);
+    /* Writes where a thread stands that is inside a call for long into out ("" when that cannot be
+     * told); what it writes is used only if the thread is inside the same call afterwards. NULL:
+     * not asked for. Aggregate thread. */
+    void (*place)(void *ctx, uint32_t pid, uint32_t tid, char *out, size_t size);
 };
 
 struct ltn_aggregate_opts {

@@ -31,6 +31,7 @@ struct ltn_agent_options {
     bool record;
     bool record_all;
     bool stack;
+    int py_walker; /* enum ltn_py_walker */
     bool incidents;
     uint64_t incident_hang_ns;
     double incident_excess;

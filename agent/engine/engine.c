@@ -12,6 +12,7 @@
 #include "engine/scope.h"
 #include "symbol/python.h"
 #include "symbol/python_find.h"
+#include "symbol/python_walk.h"
 
 #define GPU_INTERVAL_MS 1000
 #define GPU_BOX_MS      5000
@@ -27,6 +28,7 @@ struct ltn_engine {
     bool aggregate_runs;
     struct ltn_resolver *resolver; /* NULL without stacks */
     struct ltn_python *python;     /* the same */
+    enum ltn_py_walker py_walker;
     struct ltn_errinfo last_python;
     bool by_pid;
     uint64_t attach_failures;
@@ -49,11 +51,12 @@ static void look_for_python(struct ltn_engine *e, pid_t pid)
 {
     struct ltn_errinfo info = {0};
     struct ltn_python_process process;
-    if (e->python == NULL || ltn_probes_has_python(e->probes, pid)) {
+    if (e->python == NULL || ltn_probes_get_python(e->probes, pid, &process)) {
         return;
     }
     int rc = ltn_python_find(pid, &process, &info);
     if (rc == 0) {
+        process.flags |= e->py_walker == LTN_PY_USERSPACE ? LTN_PYTHON_NO_WALK : 0;
         rc = ltn_probes_set_python(e->probes, pid, &process);
     }
     if (rc < 0 && info.msg[0] != '\0' && rc != -ESRCH &&
@@ -181,6 +184,27 @@ static size_t on_python(void *ctx, const struct ltn_event_stack *event, struct l
     return ltn_python_frames(e->python, event, b, forget_code, e);
 }
 
+/* The line of Python that a thread stands on, which is inside one call for long. */
+static void on_place(void *ctx, uint32_t pid, uint32_t tid, char *out, size_t size)
+{
+    struct ltn_engine *e = ctx;
+    struct ltn_python_process process;
+    struct ltn_stack_builder b;
+    out[0] = '\0';
+    if (!ltn_probes_get_python(e->probes, (pid_t)pid, &process)) {
+        return;
+    }
+    ltn_stack_builder_init(&b);
+    if (ltn_python_walk((pid_t)pid, (pid_t)tid, &process, &b) == 0 && b.count > 0) {
+        struct ltn_stack_frame f = b.frames[0];
+        const char *texts = ltn_buf_str(&b.texts);
+        f.function = texts + (uintptr_t)f.function; /* places in texts, while it is built */
+        f.file = texts + (uintptr_t)f.file;
+        (void)ltn_stack_frame_text(&f, out, size);
+    }
+    ltn_stack_builder_done(&b);
+}
+
 static int start_resolver(struct ltn_engine *e, const struct ltn_engine_opts *o)
 {
     const struct ltn_resolver_opts opts = {
@@ -218,7 +242,8 @@ static int start_threads(struct ltn_engine *e, const struct ltn_engine_opts *o,
         .sink = o->sink,
         .stacks = {.ctx = e,
                    .stack = e->resolver != NULL ? on_stack : NULL,
-                   .code = e->resolver != NULL ? on_code : NULL},
+                   .code = e->resolver != NULL ? on_code : NULL,
+                   .place = e->resolver != NULL && e->py_walker != LTN_PY_EBPF ? on_place : NULL},
         .node = o->node,
         .window_ns = o->window_ns,
         .map_bytes = probes.map_bytes,
@@ -245,6 +270,7 @@ int ltn_engine_start(const struct ltn_engine_opts *opts, struct ltn_engine **ret
         return ltn_errinfo_set(info, -ENOMEM, "out of memory");
     }
     struct ltn_scope scope = opts->scope;
+    e->py_walker = opts->py_walker;
     int rc = open_probes(e, opts, &scope, info);
     if (rc == 0) {
         e->scanner = ltn_scanner_new(&scope);

@@ -17,6 +17,10 @@
 #include "symbol/python_codes.h"
 #include "symbol/resolve.h"
 
+/* Where Python frames come from: `auto` walks in the kernel, and from outside only for threads that
+ * are inside one call for long. */
+enum ltn_py_walker { LTN_PY_AUTO, LTN_PY_EBPF, LTN_PY_USERSPACE };
+
 struct ltn_engine_opts {
     struct ltn_scope scope;  /* cgroup_path is filled in from cgroup */
     const char *node;        /* name of this machine; must outlive the engine */
@@ -31,6 +35,7 @@ struct ltn_engine_opts {
     bool no_sched;
     bool no_gpu;
     bool no_stacks;
+    enum ltn_py_walker py_walker;
     struct ltn_capture_sink sink;
     /* Where stacks go, with sink.ctx; on the resolve thread. As in struct ltn_resolver_opts; NULL:
      * as no_stacks. */

@@ -245,11 +245,10 @@ int ltn_probes_set_python(const struct ltn_probes *p, pid_t pid,
     return bpf_map_update_elem(fd, &key, python, BPF_ANY) == 0 ? 0 : -errno;
 }
 
-bool ltn_probes_has_python(const struct ltn_probes *p, pid_t pid)
+bool ltn_probes_get_python(const struct ltn_probes *p, pid_t pid, struct ltn_python_process *ret)
 {
     uint32_t key = (uint32_t)pid;
-    struct ltn_python_process python;
-    return bpf_map_lookup_elem(bpf_map__fd(p->skel->maps.python_processes), &key, &python) == 0;
+    return bpf_map_lookup_elem(bpf_map__fd(p->skel->maps.python_processes), &key, ret) == 0;
 }
 
 void ltn_probes_forget_code(const struct ltn_probes *p, uint64_t identity)

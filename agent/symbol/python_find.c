@@ -301,6 +301,10 @@ static void find_thread_layout(const struct search *s, struct ltn_python_process
             p->specific = specific[2];
             p->specific_first = specific[2] - FIRST_BLOCK_BYTES;
         }
+        if (debugger_constant(m, "_thread_db_pthread_tid", specific, sizeof(specific)) &&
+            specific[2] < 65536) {
+            p->thread_tid = specific[2];
+        }
         /* On arm64 struct pthread lies right before what the thread pointer points to. */
         if (m->elf != NULL && ltn_elf_info(m->elf)->machine == EM_AARCH64 &&
             debugger_constant(m, "_thread_db_sizeof_pthread", &size, sizeof(size))) {

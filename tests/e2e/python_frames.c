@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Watches a test function in all processes: one line of JSON for each call, with the Python frames
 // as the kernel programs and the symbol room see them. Reads commands, one a line:
-//   add PID    finds the Python of a process and tells the kernel    quit    reads the rest and
-//   ends
+//     add PID        finds the Python of a process and tells the kernel
+//     walk PID TID   walks a thread from outside
+//     count          processes that the kernel knows of
+//     quit           reads the rest and ends
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -17,6 +19,7 @@
 #include "discover/elf.h"
 #include "symbol/python_codes.h"
 #include "symbol/python_find.h"
+#include "symbol/python_walk.h"
 #include "tests/e2e/python_probe.h"
 
 #include "python_probe.skel.h"
@@ -171,6 +174,39 @@ static void add(struct watch *w, uint32_t pid)
     }
 }
 
+/* Walks a thread from outside, as it stands now. */
+static void walk(struct watch *w, const char *words)
+{
+    char *end = NULL;
+    uint32_t pid = (uint32_t)strtoul(words, &end, 10);
+    uint32_t tid = (uint32_t)strtoul(end, NULL, 10);
+    struct ltn_python_process p;
+    static struct ltn_stack_builder b;
+    struct ltn_json j;
+    ltn_stack_builder_init(&b);
+    int rc = bpf_map_lookup_elem(bpf_map__fd(w->skel->maps.python_processes), &pid, &p);
+    rc = rc == 0 ? ltn_python_walk((pid_t)pid, (pid_t)tid, &p, &b) : rc;
+    ltn_buf_reset(&w->line);
+    ltn_json_init(&j, &w->line);
+    ltn_json_open_object(&j);
+    ltn_json_kv_u64(&j, "tid", tid);
+    ltn_json_kv_str(&j, "answer", ltn_err_str(rc));
+    ltn_json_key(&j, "frames");
+    ltn_json_open_array(&j);
+    for (size_t i = 0; i < b.count; i++) {
+        const char *texts = ltn_buf_str(&b.texts);
+        ltn_json_open_array(&j);
+        ltn_json_str(&j, texts + (uintptr_t)b.frames[i].file);
+        ltn_json_str(&j, texts + (uintptr_t)b.frames[i].function);
+        ltn_json_u64(&j, b.frames[i].line);
+        ltn_json_close_array(&j);
+    }
+    ltn_json_close_array(&j);
+    ltn_json_close_object(&j);
+    fprintf(stderr, "walked %s\n", ltn_buf_str(&w->line));
+    ltn_stack_builder_done(&b);
+}
+
 /* Entries of the map of processes. */
 static unsigned count_processes(const struct watch *w)
 {
@@ -197,6 +233,8 @@ static bool command(struct watch *w)
     line[strcspn(line, "\n")] = '\0';
     if (strncmp(line, "add ", 4) == 0 && ltn_parse_u64(line + 4, &pid)) {
         add(w, (uint32_t)pid);
+    } else if (strncmp(line, "walk ", 5) == 0) {
+        walk(w, line + 5);
     } else if (strcmp(line, "count") == 0) {
         fprintf(stderr, "count %u\n", count_processes(w));
     }

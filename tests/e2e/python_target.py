@@ -359,10 +359,54 @@ def interpreters():
     plain()
 
 
-def nap_long():
-    def inside():
-        nap(here(), 1500)
-    inside()
+def napping():
+    """Threads that stand in a call for long, among threads that come and go and run."""
+    stop = threading.Event()
+    naps = []
+
+    def busy():
+        x = 0
+        while not stop.is_set():
+            x += sum(range(50))
+
+    def churn():
+        while not stop.is_set():
+            thread = threading.Thread(target=nested, args=(3,))
+            thread.start()
+            thread.join()
+
+    def deep(depth):
+        if depth:
+            return deep(depth - 1)
+        naps.append((threading.get_native_id(), truth_of(here()))); nap(0, 3000)
+        return None
+
+    def generator():
+        yield deep(2)
+
+    def truth_of(serial):
+        # The entry of here() is this one; the line is that of the call that follows, which is the same.
+        with lock:
+            return [[file.decode(), name.decode(), line] for file, name, line in dict(truth)[serial]]
+
+    sleepers = [threading.Thread(target=deep, args=(n,)) for n in (0, 5, 60)]
+    sleepers.append(threading.Thread(target=lambda: list(generator())))
+    sleepers.append(threading.Thread(target=straße_nap, args=(naps, truth_of)))
+    others = [threading.Thread(target=fn) for fn in (busy, churn)]
+    for t in sleepers + others:
+        t.start()
+    while len(naps) < len(sleepers):
+        time.sleep(0.01)
+    with open(OUTPUT + ".tmp", "w", encoding="utf-8") as out:
+        json.dump(naps, out)
+    os.rename(OUTPUT + ".tmp", OUTPUT + ".naps")
+    for t in sleepers:
+        t.join()
+    stop.set()
+
+
+def straße_nap(naps, truth_of):
+    naps.append((threading.get_native_id(), truth_of(here()))); nap(0, 3000)
 
 
 def main():
@@ -371,7 +415,7 @@ def main():
     while not os.path.exists(OUTPUT + ".go"):
         time.sleep(0.02)
     {"kinds": every_kind, "threads": many_threads, "tight": tight_loop, "reused": reused, "fork": forked, "interpreters": interpreters,
-     "plain": plain, "nap": nap_long}[MODE]()
+     "plain": plain, "nap": napping}[MODE]()
     flush()
 
 

@@ -75,6 +75,16 @@ class Watcher:
         harness.wait_until(lambda: self.log().count("count ") > before, 10, "the count")
         return int(self.log().rsplit("count ", 1)[1].split()[0])
 
+    def walk(self, pid, tid):
+        """(answer, frames) of a walk from outside."""
+        before = len(self.log())
+        self.say(f"walk {pid} {tid}")
+        harness.wait_until(lambda: self.log().endswith("\n") and len(self.log()) > before, 20, "an answer")
+        line = self.log()[before:].splitlines()[0]
+        assert line.startswith("walked "), line
+        got = json.loads(line[len("walked "):])
+        return got["answer"], got["frames"]
+
     def close(self):
         """Ends it; returns the events."""
         if self.process.poll() is None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python frames taken in the kernel, against what the program itself reports: every version there is."""
 
+import json
 import os
 import subprocess
 
@@ -122,6 +123,30 @@ def test_key_of_the_second_level(watcher, tmp_path, found, version):
     truth = run(watcher, tmp_path, paths_of(found, version)[0], "plain",
                 env={"LD_PRELOAD": py.library(), "PYTHON_TICK_KEYS": "40"})
     check(watcher, truth, 2)
+
+
+@pytest.mark.parametrize("version", py.VERSIONS)
+def test_walk_from_outside(watcher, tmp_path, found, version):
+    """Threads that stay in a call, among others that do not."""
+    out = str(tmp_path / "truth")
+    target = subprocess.Popen([paths_of(found, version)[0], py.TARGET, py.library(), out, "nap"])
+    try:
+        harness.wait_until(lambda: os.path.exists(out + ".up"), 20, "the target to run")
+        assert watcher.add(target.pid), watcher.log()
+        with open(out + ".go", "w", encoding="ascii"):
+            pass
+        harness.wait_until(lambda: os.path.exists(out + ".naps"), 20, "all to sleep")
+        with open(out + ".naps", encoding="utf-8") as f:
+            naps = json.load(f)
+        assert len(naps) == 5
+        for _ in range(3):
+            for tid, frames in naps:
+                assert watcher.walk(target.pid, tid) == ("success", frames)
+        assert watcher.walk(target.pid, os.getpid())[0] != "success"
+        assert target.wait(20) == 0
+    finally:
+        target.kill()
+        target.wait()
 
 
 def test_exec_drops_the_process(watcher, found):

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python lines of a training program's calls, all the way: kernel, symbols, record."""
 
+import json
 import re
+import signal
 
 import pytest
 
@@ -85,3 +87,32 @@ def test_without_stacks_there_are_none(procs, tmp_path, found):
     agent.stop()
     assert agent.value("SELECT count(*) FROM events") > 0
     assert agent.value("SELECT count(*) FROM stack_frames") == 0
+
+
+@pytest.mark.parametrize("walker", ["auto", "userspace", "ebpf"])
+def test_where_a_rank_waits_in_a_hang(procs, tmp_path, found, walker):
+    """A call that does not end has no record: a walk from outside says where it stands."""
+    agent = cap.Agent(procs, tmp_path, "--incident-hang", "2s", "--py-walker", walker)
+    sim = cap.Sim(procs, tmp_path)
+    port = str(cap.harness.free_port())
+    ranks = [procs.start("/usr/bin/python3", cap.harness.program("simtrain.py"), "--steps", "100000", "--wait", "block",
+                         env={**sim.env, "RANK": str(r), "WORLD_SIZE": "2", "LOCAL_RANK": str(r), "MASTER_PORT": port,
+                              "MASTER_ADDR": "127.0.0.1", "LOCAL_WORLD_SIZE": "2"}) for r in range(2)]
+    cap.harness.wait_until(lambda: agent.rows("SELECT 1 FROM rank_steps"), 20, "the first steps")
+    agent.wait_window(2)
+    ranks[1].send(signal.SIGSTOP)
+    cap.harness.wait_until(lambda: agent.rows("SELECT 1 FROM incidents WHERE kind = 'collective_hang'"), 20,
+                           "the incident")
+    evidence = json.loads(agent.value("SELECT evidence FROM incidents WHERE kind = 'collective_hang'"))
+    for p in ranks:
+        p.kill()
+    agent.stop()
+    waiting = next(m for m in evidence["members"] if m["rank"] == 0)
+    assert waiting["inside"] == "cudaStreamSynchronize"
+    if walker == "ebpf":
+        assert "at" not in waiting
+    else:
+        line = max(lines_of("cudaStreamSynchronize"))
+        assert waiting["at"].startswith("read_loss (") and waiting["at"].endswith(f"simtrain.py:{line})")
+    python = agent.value("SELECT count(*) FROM stack_frames WHERE kind = 'python'")
+    assert (python == 0) == (walker == "userspace")

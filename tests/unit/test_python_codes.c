@@ -6,6 +6,7 @@
 
 #include "base/attr.h"
 #include "base/err.h"
+#include "symbol/python.h"
 #include "symbol/python_codes.h"
 #include "symbol/python_layout.h"
 
@@ -162,6 +163,50 @@ static void room_is_bounded(void **state)
     ltn_python_codes_free(NULL);
 }
 
+static uint64_t forgotten[4];
+static size_t forgotten_count;
+
+static void forget(void *ctx, uint64_t identity)
+{
+    assert_ptr_equal(ctx, forgotten);
+    forgotten[forgotten_count++] = identity;
+}
+
+/* What of a stack is known is said, what is not is asked for. */
+static void frames_of_a_stack(void **state)
+{
+    (void)state;
+    static struct ltn_stack_builder b;
+    struct ltn_python *p = ltn_python_new(0);
+    struct ltn_event_python_code e = record(7, "train.py", "step");
+    struct ltn_event_stack s = {.python_count = 4};
+    s.python[0] = frame(7, 0, LTN_PYTHON_GENERATOR);
+    s.python[1] = frame(8, 0, 0);                    /* not told of */
+    s.python[2] = frame(7, 0, 0);                    /* being set up */
+    s.python[3] = frame(7, 4, LTN_PYTHON_GENERATOR); /* no line there */
+    ltn_python_add(p, &e, sizeof(e));
+    ltn_python_add(p, &e, 10); /* cut short */
+    ltn_stack_builder_init(&b);
+    s.hdr.reserved = LTN_PYTHON_TRUNCATED;
+    assert_int_equal(ltn_python_frames(p, &s, &b, forget, forgotten), 1);
+    assert_int_equal(b.count, 3);
+    assert_true(b.truncated);
+    assert_int_equal(forgotten_count, 1);
+    assert_int_equal(forgotten[0], 8);
+    struct ltn_stack *stack = ltn_stack_new(&b, &(struct ltn_stack){.stack_id = 1});
+    char text[64];
+    assert_string_equal(ltn_stack_frame_text(&stack->frames[0], text, sizeof(text)),
+                        "step (train.py:5)");
+    assert_string_equal(ltn_stack_frame_text(&stack->frames[1], text, sizeof(text)), "?");
+    assert_string_equal(ltn_stack_frame_text(&stack->frames[2], text, sizeof(text)),
+                        "step (train.py)");
+    ltn_stack_unref(stack);
+    ltn_stack_builder_done(&b);
+    assert_int_equal(ltn_python_stats(p).malformed_total, 1);
+    ltn_python_free(p);
+    ltn_python_free(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -170,6 +215,7 @@ int main(void)
         cmocka_unit_test(parts),
         cmocka_unit_test(hostile_records),
         cmocka_unit_test(room_is_bounded),
+        cmocka_unit_test(frames_of_a_stack),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
