@@ -23,7 +23,7 @@
 /* flags of struct ltn_python_process */
 #define LTN_PYTHON_KEY_STAYS  0x01 /* the thread's key keeps the outer one of two interpreters */
 #define LTN_PYTHON_LAST_INDEX 0x02 /* the position is an index, not an address */
-#define LTN_PYTHON_NO_WALK 0x08 /* known, but not to be walked in the kernel */
+#define LTN_PYTHON_NO_WALK    0x08 /* known, but not to be walked in the kernel */
 #define LTN_PYTHON_CODE_REUSED                                                                     \
     0x04 /* no version in code objects: hash what they point to as well */
 
@@ -78,7 +78,7 @@ struct ltn_python_process {
     ltn_u16 bytes_size; /* of a bytes object: size, hash */
     ltn_u16 bytes_data;
     ltn_u32 flags;
-    ltn_u32 version; /* PY_VERSION_HEX >> 16, for user space */
+    ltn_u32 version;    /* PY_VERSION_HEX >> 16, for user space */
     ltn_u32 thread_tid; /* in struct pthread: the thread's number (int); for user space */
 };
 
