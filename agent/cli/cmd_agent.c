@@ -235,6 +235,20 @@ static void say_lost_incidents(const struct agent_run *a)
     }
 }
 
+/* Once, at the end: what limits kept from being named. */
+static void say_lost_stacks(const struct agent_run *a)
+{
+    struct ltn_engine_stats s;
+    if (a->engine == NULL) {
+        return;
+    }
+    ltn_engine_stats(a->engine, &s);
+    if (s.symbols.refused_total > 0) {
+        ltn_log_info("stacks: %" PRIu64 " named, %" PRIu64 " refused", s.symbols.resolved_total,
+                     s.symbols.refused_total);
+    }
+}
+
 int ltn_cmd_agent(int argc, char **argv)
 {
     struct agent_run a = {0};
@@ -246,6 +260,7 @@ int ltn_cmd_agent(int argc, char **argv)
     /* In the direction data takes: no more windows, then everything written, then everything sent.
      */
     ltn_agent_control_close(a.control);
+    say_lost_stacks(&a);
     ltn_engine_stop(a.engine);
     say_lost_incidents(&a);
     ltn_serve_stop(a.api);

@@ -239,6 +239,11 @@ static void say_losses(const struct trace *t, struct ltn_engine *e)
                   " windows, %" PRIu64 " tables\n",
                   s.aggregate.windows_total, s.drain.read_total, s.drain.dropped_total,
                   s.aggregate.windows_dropped, t->lost_texts);
+    (void)fprintf(stderr,
+                  "%" PRIu64 " stacks named; %" PRIu64 " of processes that were gone, %" PRIu64
+                  " refused, %" PRIu64 " asked for again\n",
+                  s.symbols.resolved_total, s.symbols.empty_total, s.symbols.refused_total,
+                  s.aggregate.stacks_asked);
 }
 
 static int run(struct trace *t)

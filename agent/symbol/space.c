@@ -19,8 +19,9 @@
 #define MAX_MAPPINGS 8192
 #define PATHS_BYTES  (1U << 20)
 #define FRESH_NS     LTN_NS_PER_S
-/* An address that is nowhere makes the maps file be read again, but not more often than this: code
- * without frame pointers yields such addresses all the time. */
+/* An address that is nowhere makes the maps file be read again, but only so many times in a row and
+ * so often: code without frame pointers yields such addresses all the time. */
+#define AGAIN_BURST    20
 #define AGAIN_NS       (20 * LTN_NS_PER_MS)
 #define PATH_MAX_BYTES 4096
 /* Code without frame pointers can yield a new stack at each call; what a process fills of the
@@ -43,6 +44,8 @@ struct ltn_spaces {
     struct ltn_map by_pid;
     size_t max;
     uint64_t uses;
+    uint64_t again;    /* readings that may be made for want of an address */
+    uint64_t again_ns; /* up to when they were added */
     struct ltn_buf text;
 };
 
@@ -228,7 +231,22 @@ static struct ltn_mapping *holds(const struct space *p, uint64_t address)
     return NULL;
 }
 
-static bool is_stale(const struct space *p, uint64_t event_ns, uint64_t address)
+/* May the maps be read again for want of an address? */
+static bool may_look_again(struct ltn_spaces *s)
+{
+    uint64_t now = ltn_now_mono_ns();
+    uint64_t more = (now - s->again_ns) / AGAIN_NS;
+    s->again = s->again + more < AGAIN_BURST ? s->again + more : AGAIN_BURST;
+    s->again_ns += more * AGAIN_NS;
+    if (s->again == 0) {
+        return false;
+    }
+    s->again--;
+    return true;
+}
+
+static bool is_stale(struct ltn_spaces *s, const struct space *p, uint64_t event_ns,
+                     uint64_t address)
 {
     if (p->read_ns == 0) {
         return true;
@@ -236,8 +254,7 @@ static bool is_stale(const struct space *p, uint64_t event_ns, uint64_t address)
     if (p->read_ns >= event_ns) {
         return false;
     }
-    return event_ns - p->read_ns > FRESH_NS ||
-           (holds(p, address) == NULL && ltn_now_mono_ns() - p->read_ns > AGAIN_NS);
+    return event_ns - p->read_ns > FRESH_NS || (holds(p, address) == NULL && may_look_again(s));
 }
 
 int ltn_spaces_find(struct ltn_spaces *s, uint32_t pid, uint64_t proc_start_ns, uint64_t event_ns,
@@ -247,7 +264,7 @@ int ltn_spaces_find(struct ltn_spaces *s, uint32_t pid, uint64_t proc_start_ns, 
     if (p == NULL) {
         return -ENOMEM;
     }
-    if (is_stale(p, event_ns, address)) {
+    if (is_stale(s, p, event_ns, address)) {
         int rc = refresh(s, p);
         if (rc < 0 && p->read_ns == 0) {
             return rc;

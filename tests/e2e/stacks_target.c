@@ -8,7 +8,11 @@
 
 #include "sim_api.h"
 
+#if defined(__clang__)
+#define CHAIN __attribute__((noinline))
+#else
 #define CHAIN __attribute__((noinline, noclone))
+#endif
 
 static cudaStream_t g_stream;
 static volatile int g_done; // work after each call, so that none is a tail call

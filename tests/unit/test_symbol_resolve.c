@@ -54,13 +54,13 @@ static size_t python(void *ctx, const struct ltn_event_stack *e, struct ltn_stac
 }
 
 /* Two functions that nothing exports; the second is what the interpreter's loop is called. */
-__attribute__((noinline, noclone)) static int known_function(volatile int *x)
+__attribute__((noinline)) static int known_function(volatile int *x)
 {
     *x += 1;
     return *x * 3;
 }
 int _PyEval_EvalFrameDefault(volatile int *x);
-__attribute__((noinline, noclone)) int _PyEval_EvalFrameDefault(volatile int *x)
+__attribute__((noinline)) int _PyEval_EvalFrameDefault(volatile int *x)
 {
     *x += 2;
     return *x * 5;
@@ -187,6 +187,41 @@ static void test_what_is_not_taken_comes_again(void **state)
     drop(&k);
 }
 
+/* A library that comes right after the maps were read is known to the next stack. */
+static void test_a_library_that_came_late(void **state)
+{
+    (void)state;
+    struct sink k = {0};
+    const struct ltn_resolver_opts opts = {.ctx = &k, .stack = take};
+    struct ltn_resolver_stats stats = {0};
+    struct ltn_event_stack e = event(1);
+    struct ltn_resolver *r = ltn_resolver_new(&opts);
+    assert_non_null(r);
+    assert_int_equal(ltn_resolver_start(r), 0);
+    e.native_count = 1;
+    e.native[0] = INSIDE(known_function);
+    assert_int_equal(ltn_resolver_send(r, &e, own_start()), 0);
+    for (uint64_t until = ltn_now_mono_ns() + 10 * LTN_NS_PER_S;
+         stats.resolved_total == 0 && ltn_now_mono_ns() < until;) {
+        (void)usleep(200);
+        ltn_resolver_stats(r, &stats);
+    }
+    assert_int_equal(stats.resolved_total, 1);
+    void *lib = dlopen("libm.so.6", RTLD_NOW);
+    assert_non_null(lib);
+    e = event(2);
+    e.native_count = 1;
+    e.native[0] = INSIDE(dlsym(lib, "cbrt"));
+    assert_int_equal(ltn_resolver_send(r, &e, own_start()), 0);
+    ltn_resolver_stop(r);
+    ltn_resolver_free(r);
+    assert_int_equal(k.count, 2);
+    assert_non_null(strstr(k.stacks[1]->frames[0].file, "libm.so.6"));
+    assert_non_null(strstr(k.stacks[1]->frames[0].function, "cbrt"));
+    drop(&k);
+    (void)dlclose(lib);
+}
+
 /* Another process of the same number: nothing is made up. */
 static void test_gone(void **state)
 {
@@ -261,6 +296,7 @@ int main(void)
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_once_each),
         cmocka_unit_test(test_what_is_not_taken_comes_again),
+        cmocka_unit_test(test_a_library_that_came_late),
         cmocka_unit_test(test_gone),
         cmocka_unit_test(test_python_takes_the_interpreters_place),
         cmocka_unit_test(test_unknown_python_comes_again_but_not_for_ever),
