@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -43,8 +42,8 @@ struct module {
 
 struct search {
     pid_t pid;
-    uint64_t exe_ino;
-    int error; /* why a file that matters could not be read */
+    char exe[PATH_MAX]; /* the program, as the list of mappings names it */
+    int error;          /* why a file that matters could not be read */
     struct module modules[MODULE_COUNT];
 };
 
@@ -75,7 +74,7 @@ static uint32_t minor_of(const char *name, size_t len)
 static enum module_kind kind_of(const struct search *s, const struct ltn_map_line *line,
                                 const char *name, size_t len)
 {
-    if (line->ino == s->exe_ino && s->exe_ino != 0) {
+    if (line->path_len == strlen(s->exe) && memcmp(line->path, s->exe, line->path_len) == 0) {
         return MODULE_EXE;
     }
     if (begins(name, len, "libpython3.") && minor_of(name, len) != 0) {
@@ -169,14 +168,24 @@ static void look_at_maps(struct search *s, const char *text, size_t len)
     }
 }
 
+/* By name: inodes in the list of mappings are not those of stat(2) on every file system. */
+static void read_exe(struct search *s)
+{
+    static const char deleted[] = " (deleted)";
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%d/exe", (int)s->pid);
+    ssize_t n = readlink(path, s->exe, sizeof(s->exe) - 1);
+    s->exe[n > 0 ? n : 0] = '\0';
+    size_t mark = sizeof(deleted) - 1;
+    if ((size_t)n > mark && n > 0 && strcmp(s->exe + (size_t)n - mark, deleted) == 0) {
+        s->exe[(size_t)n - mark] = '\0';
+    }
+}
+
 static int read_modules(struct search *s)
 {
     char path[64];
-    struct stat st;
-    (void)snprintf(path, sizeof(path), "/proc/%d/exe", (int)s->pid);
-    if (stat(path, &st) == 0) {
-        s->exe_ino = st.st_ino;
-    }
+    read_exe(s);
     struct ltn_buf maps;
     ltn_buf_init(&maps, LTN_MAPS_MAX_BYTES);
     (void)snprintf(path, sizeof(path), "/proc/%d/maps", (int)s->pid);
