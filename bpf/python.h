@@ -151,10 +151,8 @@ static __always_inline int python_needs_list(const struct ltn_python_process *p)
     return interpreter != 0 && python_word(interpreter + p->interpreter_next) != 0;
 }
 
-__noinline int python_find_frame(void)
+__noinline int python_find_frame(struct ltn_python_walk *w)
 {
-    struct task_struct *task = bpf_get_current_task_btf();
-    struct ltn_python_walk *w = bpf_task_storage_get(&python_walks, task, 0, 0);
     if (!w) {
         return 0;
     }
@@ -247,10 +245,8 @@ static __always_inline int python_send_part(const struct ltn_python_process *p, 
 }
 
 /* Tells user space of a code object; 0 when all of it went out. */
-__noinline int python_send_code(ltn_u64 code, ltn_u64 identity)
+__noinline int python_send_code(struct ltn_python_walk *w, ltn_u64 code, ltn_u64 identity)
 {
-    struct task_struct *task = bpf_get_current_task_btf();
-    struct ltn_python_walk *w = bpf_task_storage_get(&python_walks, task, 0, 0);
     if (!w) {
         return -1;
     }
@@ -297,10 +293,8 @@ static __always_inline ltn_u64 python_content(struct ltn_python_walk *w, ltn_u64
  * Up to 3.11 a code object has nothing that is its own for good: the next one may lie at the same
  * address and point to strings and tables at the same addresses, with other content.
  */
-__noinline ltn_u64 python_content_hash(ltn_u64 hash)
+__noinline ltn_u64 python_content_hash(struct ltn_python_walk *w, ltn_u64 hash)
 {
-    struct task_struct *task = bpf_get_current_task_btf();
-    struct ltn_python_walk *w = bpf_task_storage_get(&python_walks, task, 0, 0);
     if (!w) {
         return 0;
     }
@@ -335,7 +329,7 @@ static __always_inline ltn_u64 python_identity(struct ltn_python_walk *w, ltn_u6
         w->file = python_code_word(w, w->p.code_file);
         w->name = python_code_word(w, w->p.code_name);
         w->table = python_code_word(w, w->p.code_table);
-        hash = python_content_hash(hash);
+        hash = python_content_hash(w, hash);
     }
     return hash != 0 ? hash : 1;
 }
@@ -356,11 +350,8 @@ static __always_inline ltn_u32 python_position(const struct ltn_python_walk *w, 
 }
 
 /* Reads w->frame, notes it unless it is an entry from C, and goes on to its caller. */
-__noinline int python_read_frame(void)
+__noinline int python_read_frame(struct ltn_python_walk *w, struct ltn_event_stack *s)
 {
-    struct task_struct *task = bpf_get_current_task_btf();
-    struct ltn_python_walk *w = bpf_task_storage_get(&python_walks, task, 0, 0);
-    struct ltn_event_stack *s = bpf_task_storage_get(&stack_scratch, task, 0, 0);
     if (!w || !s) {
         return 0;
     }
@@ -386,7 +377,7 @@ __noinline int python_read_frame(void)
     f->flags = flags | first_line << 8;
     s->python_count += 1;
     if (identity != 0 && !bpf_map_lookup_elem(&python_codes, &identity)) {
-        python_send_code(code, identity);
+        python_send_code(w, code, identity);
     }
     return 0;
 }
@@ -414,12 +405,12 @@ static __always_inline void walk_python(struct task_struct *task, ltn_u32 tgid,
     w->flags = 0;
     w->raw[14] = 0; /* never read from user memory: what a frame has not */
     w->raw[15] = 0;
-    python_find_frame();
+    python_find_frame(w);
     for (int i = 0; i < PYTHON_STEPS; i++) {
         if (w->frame == 0 || s->python_count >= LTN_STACK_PYTHON) {
             break;
         }
-        python_read_frame();
+        python_read_frame(w, s);
     }
     if (w->frame != 0) {
         w->flags |= LTN_PYTHON_TRUNCATED;
