@@ -114,7 +114,7 @@ struct ltn_event_hdr {
     ltn_u16 size; /* of the whole record */
     ltn_u32 tgid; /* as the initial pid namespace numbers it */
     ltn_u32 tid;
-    ltn_u32 reserved; /* in stacks: LTN_PYTHON_* of bpf/python_event.h, else 0 */
+    ltn_u32 reserved; /* LTN_EVENT_STACK: how often the process became another program (exec) */
     ltn_u64 time_ns;  /* CLOCK_MONOTONIC; for calls the time of entry */
 };
 
@@ -210,8 +210,12 @@ struct ltn_python_frame {
 struct ltn_event_stack {
     struct ltn_event_hdr hdr;
     ltn_u64 stack_id; /* hash of the process's incarnation and all frames; never 0 */
-    ltn_u32 native_count;
-    ltn_u32 python_count;
+    ltn_u64
+        code_start; /* of its program, with the next what /proc/PID/stat says too: whether what */
+    ltn_u64 stack_start; /* is mapped there is still this program */
+    ltn_u16 native_count;
+    ltn_u16 python_count;
+    ltn_u32 python_flags; /* LTN_PYTHON_* of bpf/python_event.h: what of Python is missing */
     ltn_u64
         native[LTN_STACK_NATIVE]; /* return addresses, innermost first: the caller comes first */
     struct ltn_python_frame python[LTN_STACK_PYTHON];
@@ -357,7 +361,7 @@ _Static_assert(sizeof(struct ltn_event_sync) == 200, "sync record is part of the
 _Static_assert(sizeof(struct ltn_event_collective) == 136, "collective record is part of the ABI");
 _Static_assert(sizeof(struct ltn_event_comm) == 128, "communicator record is part of the ABI");
 _Static_assert(sizeof(struct ltn_python_frame) == 24, "Python frame is part of the ABI");
-_Static_assert(sizeof(struct ltn_event_stack) == 3624, "stack record is part of the ABI");
+_Static_assert(sizeof(struct ltn_event_stack) == 3640, "stack record is part of the ABI");
 #endif
 
 #endif /* LTN_BPF_EVENT_H */

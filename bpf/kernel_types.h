@@ -98,6 +98,10 @@ struct thread_struct {
     } uw;
 #endif
 };
+struct mm_struct {
+    unsigned long start_code;
+    unsigned long start_stack;
+};
 struct task_struct {
     struct thread_struct thread;
     unsigned int __state;
@@ -113,6 +117,7 @@ struct task_struct {
     unsigned long nvcsw;
     unsigned long min_flt;
     unsigned long maj_flt;
+    struct mm_struct *mm;
     struct task_struct *real_parent;
     struct task_struct *group_leader;
     struct signal_struct *signal;

@@ -415,7 +415,7 @@ static __always_inline void walk_python(struct task_struct *task, ltn_u32 tgid,
     if (w->frame != 0) {
         w->flags |= LTN_PYTHON_TRUNCATED;
     }
-    s->hdr.reserved = w->flags;
+    s->python_flags = w->flags;
 }
 
 /* The memory of a child is that of its parent. */

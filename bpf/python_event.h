@@ -15,7 +15,7 @@
 #define LTN_PYTHON_GENERATOR           0x02 /* the frame of a generator or coroutine */
 #define LTN_PYTHON_FRAME_FIRST_LINE(f) ((ltn_u32)(f) >> 8)
 
-/* What was left out of a walk: hdr.reserved of struct ltn_event_stack. */
+/* What was left out of a walk: python_flags of struct ltn_event_stack. */
 #define LTN_PYTHON_TRUNCATED 0x01 /* there were more frames */
 #define LTN_PYTHON_BROKEN    0x02 /* a frame could not be read: its callers are missing */
 #define LTN_PYTHON_CODE_LOST 0x04 /* a code object is new and its record could not be stored */

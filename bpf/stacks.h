@@ -84,11 +84,14 @@ static __noinline ltn_u64 take_stack(struct pt_regs *ctx, struct task_struct *ta
     s->hdr.type = LTN_EVENT_STACK;
     s->hdr.tgid = (ltn_u32)task->tgid;
     s->hdr.tid = (ltn_u32)task->pid;
-    s->hdr.reserved = 0;
+    s->hdr.reserved = (ltn_u32)task->self_exec_id;
     s->hdr.time_ns = bpf_ktime_get_ns();
+    s->code_start = task->mm->start_code;
+    s->stack_start = task->mm->start_stack;
     long bytes = bpf_get_stack(ctx, s->native, sizeof(s->native), BPF_F_USER_STACK);
     s->native_count = bytes > 0 ? (ltn_u32)bytes / sizeof(s->native[0]) : 0;
     s->python_count = 0;
+    s->python_flags = 0;
     walk_python(task, (ltn_u32)task->tgid, s);
     if (s->native_count == 0 && s->python_count == 0) {
         return 0;

@@ -4,13 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -101,13 +102,18 @@ static void evict(struct ltn_modules *m, const struct module *newest)
 static int open_regular(const char *path, const struct ltn_mapping *map, bool same_inode)
 {
     struct stat st;
+    struct statfs fs;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
         return -errno;
     }
-    /* The device is not compared: an overlay shows another one in maps than to stat. */
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
-        (same_inode && (uint64_t)st.st_ino != map->ino)) {
+    bool ok = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    /* An overlay shows other numbers in maps than to stat; that the file was replaced would stand
+     * in maps all the same. */
+    if (ok && same_inode && (uint64_t)st.st_ino != map->ino) {
+        ok = fstatfs(fd, &fs) == 0 && fs.f_type == OVERLAYFS_SUPER_MAGIC;
+    }
+    if (!ok) {
         (void)close(fd);
         return -ESTALE;
     }

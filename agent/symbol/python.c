@@ -87,7 +87,7 @@ size_t ltn_python_frames(struct ltn_python *p, const struct ltn_event_stack *e,
     for (size_t i = 0; i < unknown && forget != NULL; i++) {
         forget(ctx, identities[i]);
     }
-    b->truncated = b->truncated || (e->hdr.reserved & (LTN_PYTHON_TRUNCATED | LTN_PYTHON_BROKEN));
+    b->truncated = b->truncated || (e->python_flags & (LTN_PYTHON_TRUNCATED | LTN_PYTHON_BROKEN));
     return unknown;
 }
 

@@ -188,10 +188,19 @@ static void add_python(struct ltn_resolver *r, const struct ltn_event_stack *e)
     }
 }
 
+static struct ltn_program program_of(const struct ltn_event_stack *e, uint64_t start_ns)
+{
+    return (struct ltn_program){.pid = e->hdr.tgid,
+                                .execs = e->hdr.reserved,
+                                .proc_start_ns = start_ns,
+                                .code_start = e->code_start,
+                                .stack_start = e->stack_start};
+}
+
 static void build(struct ltn_resolver *r, const struct ltn_event_stack *e, uint64_t start_ns)
 {
     struct ltn_stack_builder *b = &r->builder;
-    uint32_t pid = e->hdr.tgid;
+    const struct ltn_program program = program_of(e, start_ns);
     ltn_stack_builder_reset(b);
     r->unknown = 0;
     b->truncated = e->native_count == LTN_STACK_NATIVE || e->native_count <= SHALLOW;
@@ -199,11 +208,11 @@ static void build(struct ltn_resolver *r, const struct ltn_event_stack *e, uint6
         struct ltn_mapping *map = NULL;
         /* A return address belongs to the call before it, which may end its function. */
         uint64_t at = e->native[i] - 1;
-        if (ltn_spaces_find(r->spaces, pid, start_ns, e->hdr.time_ns, at, &map) < 0) {
+        if (ltn_spaces_find(r->spaces, &program, e->hdr.time_ns, at, &map) < 0) {
             b->truncated = true; /* no code there: the walk went astray */
             break;
         }
-        add_native(r, pid, map, at);
+        add_native(r, program.pid, map, at);
     }
     if (e->python_count > 0 && r->opts.python != NULL) {
         add_python(r, e);
@@ -268,7 +277,8 @@ static void resolve(struct ltn_resolver *r, const struct waiting *w)
         forget(r, e->stack_id);
         return;
     }
-    if (!ltn_spaces_count_stack(r->spaces, e->hdr.tgid, w->proc_start_ns)) {
+    const struct ltn_program program = program_of(e, w->proc_start_ns);
+    if (!ltn_spaces_count_stack(r->spaces, &program)) {
         atomic_fetch_add(&r->refused, 1);
         return;
     }

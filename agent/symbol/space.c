@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/map.h"
+#include "base/text.h"
 #include "discover/maps.h"
 #include "discover/proc.h"
 
@@ -29,8 +30,7 @@
 #define MAX_STACKS 20000
 
 struct space {
-    uint32_t pid;
-    uint64_t proc_start_ns;
+    struct ltn_program program;
     uint64_t read_ns; /* when it was read; 0 = never */
     uint64_t used;    /* by count of uses */
     uint32_t stacks;
@@ -90,16 +90,19 @@ static void drop_one(struct ltn_spaces *s)
         }
     }
     if (oldest != NULL) {
-        (void)ltn_map_del_u64(&s->by_pid, oldest->pid);
+        (void)ltn_map_del_u64(&s->by_pid, oldest->program.pid);
         free_space(oldest);
     }
 }
 
-static struct space *space_of(struct ltn_spaces *s, uint32_t pid, uint64_t proc_start_ns)
+static struct space *space_of(struct ltn_spaces *s, const struct ltn_program *program)
 {
-    struct space *p = ltn_map_get_u64(&s->by_pid, pid);
-    if (p != NULL && p->proc_start_ns != proc_start_ns) {
-        (void)ltn_map_del_u64(&s->by_pid, pid);
+    struct space *p = ltn_map_get_u64(&s->by_pid, program->pid);
+    if (p != NULL &&
+        (p->program.proc_start_ns != program->proc_start_ns || p->program.execs != program->execs ||
+         p->program.code_start != program->code_start ||
+         p->program.stack_start != program->stack_start)) {
+        (void)ltn_map_del_u64(&s->by_pid, program->pid);
         free_space(p);
         p = NULL;
     }
@@ -111,10 +114,9 @@ static struct space *space_of(struct ltn_spaces *s, uint32_t pid, uint64_t proc_
         if (p == NULL) {
             return NULL;
         }
-        p->pid = pid;
-        p->proc_start_ns = proc_start_ns;
+        p->program = *program;
         ltn_arena_init(&p->paths, 4096, PATHS_BYTES);
-        if (ltn_map_put_u64(&s->by_pid, pid, p) != 0) {
+        if (ltn_map_put_u64(&s->by_pid, program->pid, p) != 0) {
             free_space(p);
             return NULL;
         }
@@ -185,10 +187,38 @@ static void take_mappings(struct space *p, const struct ltn_buf *text)
     free(old);
 }
 
-static bool is_same_process(const struct space *p)
+/* A field of /proc/PID/stat by its number in proc(5), after the name; 0 when it is not there. */
+static uint64_t stat_field(const char *text, int number)
 {
-    struct ltn_proc proc;
-    return ltn_proc_read_stat((pid_t)p->pid, &proc) == 0 && proc.start_unix_ns == p->proc_start_ns;
+    const char *at = strrchr(text, ')');
+    for (int i = 2; at != NULL && i < number; i++) {
+        at = strchr(at + 1, ' ');
+    }
+    char digits[24] = {0};
+    uint64_t v = 0;
+    if (at != NULL) {
+        size_t n = strspn(at + 1, "0123456789");
+        memcpy(digits, at + 1, n < sizeof(digits) - 1 ? n : sizeof(digits) - 1);
+    }
+    return ltn_parse_u64(digits, &v) ? v : 0;
+}
+
+/* Is the process still the one, and does it run the same program? An exec puts code and stack
+ * elsewhere. Where the privileges do not show the places they are 0 or 1. */
+static bool is_same_program(const struct ltn_program *program)
+{
+    enum { START_TIME = 22, START_CODE = 26, START_STACK = 28 };
+    char path[32];
+    char text[1024];
+    (void)snprintf(path, sizeof(path), "/proc/%u/stat", program->pid);
+    if (ltn_file_read_head(path, text, sizeof(text)) <= 0 ||
+        ltn_proc_start_unix_ns(stat_field(text, START_TIME)) != program->proc_start_ns) {
+        return false;
+    }
+    uint64_t code = stat_field(text, START_CODE);
+    uint64_t stack = stat_field(text, START_STACK);
+    return (code <= 1 || program->code_start == 0 || code == program->code_start) &&
+           (stack == 0 || program->stack_start == 0 || stack == program->stack_start);
 }
 
 /* Reads the maps file; what stood there before stays when the process is gone. */
@@ -196,13 +226,13 @@ static int refresh(struct ltn_spaces *s, struct space *p)
 {
     uint64_t now_ns = ltn_now_mono_ns(); /* before: what comes while it is read may be missed */
     char path[32];
-    (void)snprintf(path, sizeof(path), "/proc/%u/maps", p->pid);
+    (void)snprintf(path, sizeof(path), "/proc/%u/maps", p->program.pid);
     ltn_buf_reset(&s->text);
     int rc = ltn_file_read(path, &s->text);
     if (rc == LTN_ERR_TOO_LARGE) {
         rc = 0; /* what was read is used */
     }
-    if (rc == 0 && !is_same_process(p)) {
+    if (rc == 0 && !is_same_program(&p->program)) {
         rc = -ESRCH;
     }
     if (rc == 0) {
@@ -257,10 +287,10 @@ static bool is_stale(struct ltn_spaces *s, const struct space *p, uint64_t event
     return event_ns - p->read_ns > FRESH_NS || (holds(p, address) == NULL && may_look_again(s));
 }
 
-int ltn_spaces_find(struct ltn_spaces *s, uint32_t pid, uint64_t proc_start_ns, uint64_t event_ns,
+int ltn_spaces_find(struct ltn_spaces *s, const struct ltn_program *program, uint64_t event_ns,
                     uint64_t address, struct ltn_mapping **ret)
 {
-    struct space *p = space_of(s, pid, proc_start_ns);
+    struct space *p = space_of(s, program);
     if (p == NULL) {
         return -ENOMEM;
     }
@@ -278,8 +308,8 @@ int ltn_spaces_find(struct ltn_spaces *s, uint32_t pid, uint64_t proc_start_ns, 
     return 0;
 }
 
-bool ltn_spaces_count_stack(struct ltn_spaces *s, uint32_t pid, uint64_t proc_start_ns)
+bool ltn_spaces_count_stack(struct ltn_spaces *s, const struct ltn_program *program)
 {
-    struct space *p = space_of(s, pid, proc_start_ns);
+    struct space *p = space_of(s, program);
     return p == NULL || p->stacks++ < MAX_STACKS;
 }

@@ -36,21 +36,31 @@ struct ltn_mapping {
     int open_error;            /* it could not be opened, and will not be tried again */
 };
 
+/* A program that a process runs: its number, start (as in struct ltn_proc), execs up to now, and
+ * where code and stack begin, as in struct ltn_event_stack. */
+struct ltn_program {
+    uint32_t pid;
+    uint32_t execs;
+    uint64_t proc_start_ns;
+    uint64_t code_start;
+    uint64_t stack_start;
+};
+
 struct ltn_spaces;
 
 /* Keeps max_processes address spaces. NULL when memory is out. */
 struct ltn_spaces *ltn_spaces_new(size_t max_processes) ltn_must_check;
 void ltn_spaces_free(struct ltn_spaces *s);
 
-/* The mapping that held an address of a process (start as in struct ltn_proc) at a moment not long
- * ago (event_ns, CLOCK_MONOTONIC). What is remembered answers unless it is from more than a second
- * before, or from before and without the address: libraries come and go. Of a process that has
- * ended what is remembered is used. 0, LTN_ERR_NOT_FOUND (no code there), -ESRCH (gone and never
- * seen), -errno. The mapping is valid until the next call. */
-int ltn_spaces_find(struct ltn_spaces *s, uint32_t pid, uint64_t proc_start_ns, uint64_t event_ns,
+/* The mapping that held an address of a program at a moment not long ago (event_ns,
+ * CLOCK_MONOTONIC). What is remembered answers unless it is from more than a second before, or from
+ * before and without the address: libraries come and go. Of a process that has ended what is
+ * remembered is used. 0, LTN_ERR_NOT_FOUND (no code there), -ESRCH (gone and never seen), -errno.
+ * The mapping is valid until the next call. */
+int ltn_spaces_find(struct ltn_spaces *s, const struct ltn_program *program, uint64_t event_ns,
                     uint64_t address, struct ltn_mapping **ret) ltn_must_check;
 
-/* Counts one more stack of a process; false when it has had as many as one may have. */
-bool ltn_spaces_count_stack(struct ltn_spaces *s, uint32_t pid, uint64_t proc_start_ns);
+/* Counts one more stack of a program; false when it has had as many as one may have. */
+bool ltn_spaces_count_stack(struct ltn_spaces *s, const struct ltn_program *program);
 
 #endif /* LTN_SYMBOL_SPACE_H */

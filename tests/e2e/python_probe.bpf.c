@@ -28,12 +28,12 @@ int on_tick(struct pt_regs *ctx)
     t->flags = 0;
     t->count = 0;
     if (s) {
-        s->hdr.reserved = 0;
+        s->python_flags = 0;
         s->python_count = 0;
         ltn_u64 begin = bpf_ktime_get_ns();
         walk_python(task, tgid, s);
         t->walk_ns = bpf_ktime_get_ns() - begin;
-        t->flags = s->hdr.reserved;
+        t->flags = s->python_flags;
         t->count = s->python_count;
         for (ltn_u32 i = 0; i < LTN_STACK_PYTHON; i++) {
             if (i >= s->python_count) {

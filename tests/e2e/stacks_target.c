@@ -135,6 +135,11 @@ int main(int argc, char **argv)
             stacks_deep(100);
         } else if (strcmp(mode, "many") == 0) {
             stacks_fork((unsigned)i, 10);
+        } else if (strcmp(mode, "exec") == 0) {
+            stacks_outer(0);
+            wait_for_file(getenv("STACKS_PAUSE"));
+            execv(getenv("STACKS_NEXT"), (char *const[]){argv[0], (char[]){"sync"}, (char[]){"1"},
+                                                         argv[3], argv[4], NULL});
         } else if (strcmp(mode, "jit") == 0) {
             rc |= run_jit();
         } else {

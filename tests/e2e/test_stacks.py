@@ -205,6 +205,58 @@ def test_code_without_a_file(procs, sim, tmp_path):
     assert texts[:4] == CHAIN + ["[anon]"] and texts[4] == "main", texts
 
 
+@pytest.mark.parametrize("paused", [True, False])
+def test_exec_makes_other_stacks(procs, sim, tmp_path, paused):
+    """The same process and, without randomised addresses, the same frames: but another program."""
+    for command in ("setarch", "objcopy"):
+        harness.require_command(command)
+    agent = cap.Agent(procs, tmp_path)
+    path = os.path.join(str(tmp_path), "second")
+    subprocess.run(["objcopy", "--remove-section", ".note.gnu.build-id", harness.program("stacks_target"), path],
+                   check=True)
+    pause = os.path.join(str(tmp_path), "pause")
+    sim.env.update(STACKS_NEXT=path, STACKS_PAUSE=pause if paused else "/")
+    t = Target(sim, tmp_path, "exec", 1, before=("setarch", "-R"))
+    if paused:
+        with open(t.go, "w", encoding="ascii"):
+            pass
+        harness.wait_until(lambda: frames_of(agent, "cudaStreamSynchronize"), 10, "the first program's stack")
+        with open(pause, "w", encoding="ascii"):
+            pass
+    call_and_stop(agent, t)
+    refs = agent.rows("SELECT DISTINCT c.stack_ref FROM calls c JOIN ops o ON o.id = c.op_id"
+                      " WHERE o.name = 'cudaStreamSynchronize'")
+    assert len(refs) == 2
+    stacks = frames_of(agent, "cudaStreamSynchronize")
+    assert all(functions(s)[:3] == CHAIN for s in stacks)
+    file_of = {s[0]["stack_id"]: os.path.basename(s[0]["file"]) for s in stacks}
+    files = [file_of.get(r[0]) for r in agent.rows("SELECT stack_id FROM events WHERE op = 'cudaStreamSynchronize'"
+                                                   " ORDER BY timestamp_ns")]
+    # Without the pause the first program is gone before its maps are read: nothing is told, not the second's names.
+    assert files == ["stacks_target", "second"] or (not paused and files == [None, "second"]), files
+
+
+def test_stacks_come_again_after_a_flood(procs, sim, tmp_path):
+    """A full ring loses stacks too; they are counted, and sent again once there is room."""
+    agent = cap.Agent(procs, tmp_path, "--ringbuf-size", "4096", "--record-all")
+    flood = sim.train("--storm", "--threads", "3", "--streams", "2", "--kernel-us", "0", "--steps", "20000")
+    many = Target(sim, tmp_path, "many", 1000)
+    many.call()
+    assert flood.wait(60) == 0
+    many.stop()
+    t = Target(sim, tmp_path, "sync", 3)
+    t.call()
+    harness.wait_until(lambda: agent.value(
+        "SELECT count(*) FROM events WHERE pid = ? AND op = 'cudaStreamSynchronize' AND stack_id IS NOT NULL", t.pid)
+        == 3, 10, "the stack of three calls")
+    t.stop()
+    agent.stop()
+    h = agent.health()
+    assert h["drops"]["ring_calls"] > 0 and h["drops"]["ring_stacks"] > 0
+    assert h["records_emitted"] == h["records_read"] + sum(n for k, n in h["drops"].items() if k.startswith("ring_"))
+    assert functions(only_stack(agent, "cudaStreamSynchronize", t.pid))[:3] == CHAIN
+
+
 def test_stacks_can_be_left_out(procs, sim, tmp_path):
     agent = cap.Agent(procs, tmp_path, "--no-stack")
     t = Target(sim, tmp_path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-foreach(name test_symbol_demangle test_symbol_resolve test_symbol_stack test_symbol_table)
+foreach(name test_symbol_demangle test_symbol_modules test_symbol_resolve test_symbol_stack test_symbol_table)
     ltn_test(${name} ${name}.c)
     target_link_libraries(${name} PRIVATE ltn_symbol ${CMAKE_DL_LIBS})
 endforeach()

@@ -187,7 +187,7 @@ static void frames_of_a_stack(void **state)
     ltn_python_add(p, &e, sizeof(e));
     ltn_python_add(p, &e, 10); /* cut short */
     ltn_stack_builder_init(&b);
-    s.hdr.reserved = LTN_PYTHON_TRUNCATED;
+    s.python_flags = LTN_PYTHON_TRUNCATED;
     assert_int_equal(ltn_python_frames(p, &s, &b, forget, forgotten), 1);
     assert_int_equal(b.count, 3);
     assert_true(b.truncated);
