@@ -12,14 +12,12 @@
 #include "base/err.h"
 #include "capture/aggregate.h"
 #include "discover/scan.h"
+#include "engine/attach.h"
+#include "engine/silence.h"
 #include "gpu/gpu.h"
+#include "engine/pythons.h"
 #include "probe/probes.h"
-#include "symbol/python_codes.h"
 #include "symbol/resolve.h"
-
-/* Where Python frames come from: `auto` walks in the kernel, and from outside only for threads that
- * are inside one call for long. */
-enum ltn_py_walker { LTN_PY_AUTO, LTN_PY_EBPF, LTN_PY_USERSPACE };
 
 struct ltn_engine_opts {
     struct ltn_scope scope;  /* cgroup_path is filled in from cgroup */
@@ -62,6 +60,7 @@ void ltn_engine_stop(struct ltn_engine *e);
 /* What is known; owned by the engine, read between two calls of tick. */
 const struct ltn_probes *ltn_engine_probes(const struct ltn_engine *e);
 struct ltn_scanner *ltn_engine_scanner(struct ltn_engine *e);
+const struct ltn_attach *ltn_engine_attach(const struct ltn_engine *e);
 
 struct ltn_engine_stats {
     struct ltn_aggregate_stats aggregate;
@@ -69,7 +68,7 @@ struct ltn_engine_stats {
     struct ltn_resolver_stats symbols;    /* zeros without stacks */
     struct ltn_python_codes_stats python; /* zeros without stacks */
     uint64_t attach_failures;
-    char last_attach_failure[LTN_ERRINFO_BYTES]; /* "" = none */
+    struct ltn_silence_stats silence;
 };
 void ltn_engine_stats(struct ltn_engine *e, struct ltn_engine_stats *ret);
 

@@ -171,7 +171,16 @@ static const char version_1[] =
     "JOIN nodes n ON n.id = w.node_id\n"
     "  LEFT JOIN strings s ON s.id = p.comm_id LEFT JOIN strings j ON j.id = p.job_id;\n";
 
-const char *const ltn_record_migrations[] = {version_1, ltn_record_schema_stacks};
+/* What the probes cover, and what they do not. */
+static const char version_coverage[] =
+    "ALTER TABLE agent_health ADD COLUMN attached_files INTEGER NOT NULL DEFAULT 0;\n"
+    "ALTER TABLE agent_health ADD COLUMN unattached_files INTEGER NOT NULL DEFAULT 0;\n"
+    "ALTER TABLE agent_health ADD COLUMN hidden_processes INTEGER NOT NULL DEFAULT 0;\n"
+    "ALTER TABLE agent_health ADD COLUMN silent_processes INTEGER NOT NULL DEFAULT 0;\n"
+    "ALTER TABLE agent_health ADD COLUMN silent_total INTEGER NOT NULL DEFAULT 0;\n"
+    "ALTER TABLE agent_health ADD COLUMN attach_delay_max_ns INTEGER NOT NULL DEFAULT 0;\n";
+
+const char *const ltn_record_migrations[] = {version_1, version_coverage, ltn_record_schema_stacks};
 const size_t ltn_record_migration_count = LTN_ARRAY_SIZE(ltn_record_migrations);
 
 const char ltn_record_reader_views[] =

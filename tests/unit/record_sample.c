@@ -125,6 +125,12 @@ struct ltn_window *sample_window(unsigned n)
     w->health.calls_seen = 600ULL * (n + 1);
     w->health.drops[LTN_DROP_RING_CALLS] = n;
     w->health.cpu_seconds = 0.25;
+    w->health.coverage = (struct ltn_coverage){.files = 3,
+                                               .files_unattached = 1,
+                                               .hidden_processes = 2,
+                                               .silent_processes = 4,
+                                               .silent_total = 5,
+                                               .attach_delay_max_ns = 6000000};
     return w;
 }
 
