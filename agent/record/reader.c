@@ -52,7 +52,10 @@ int ltn_record_reader_open(const char *path, struct ltn_record_reader **ret_read
         if (rc == 0) {
             rc = ltn_db_exec(r->db, ltn_record_reader_views);
         }
-        if (rc == 0 && version < 2) {
+        if (rc == 0 && version < LTN_RECORD_VERSION_COVERAGE) {
+            rc = ltn_db_exec(r->db, ltn_record_before_coverage);
+        }
+        if (rc == 0 && version < LTN_RECORD_VERSION_STACKS) {
             rc = ltn_db_exec(r->db, ltn_record_before_stacks);
         }
         if (rc < 0) {

@@ -180,6 +180,11 @@ static const char version_coverage[] =
     "ALTER TABLE agent_health ADD COLUMN silent_total INTEGER NOT NULL DEFAULT 0;\n"
     "ALTER TABLE agent_health ADD COLUMN attach_delay_max_ns INTEGER NOT NULL DEFAULT 0;\n";
 
+const char ltn_record_before_coverage[] =
+    "CREATE TEMP VIEW agent_health AS SELECT *, 0 AS attached_files, 0 AS unattached_files, 0 AS "
+    "hidden_processes, 0 AS silent_processes, 0 AS silent_total, 0 AS attach_delay_max_ns FROM "
+    "main.agent_health;\n";
+
 const char *const ltn_record_migrations[] = {version_1, version_coverage, ltn_record_schema_stacks};
 const size_t ltn_record_migration_count = LTN_ARRAY_SIZE(ltn_record_migrations);
 

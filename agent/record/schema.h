@@ -17,7 +17,11 @@ extern const size_t ltn_record_migration_count;
 /* Version 2: stacks. */
 extern const char ltn_record_schema_stacks[];
 
-/* Temporary views that stand in for what version 2 added when a reader finds version 1. */
+/* Schema versions that added something, and the temporary views that stand in for it when a reader
+ * finds an older record. */
+#define LTN_RECORD_VERSION_COVERAGE 2
+#define LTN_RECORD_VERSION_STACKS   3
+extern const char ltn_record_before_coverage[];
 extern const char ltn_record_before_stacks[];
 
 /* Temporary views that a reader with our functions lays over the plain ones. */
