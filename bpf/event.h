@@ -144,6 +144,7 @@ enum ltn_event_type {
     LTN_EVENT_OOM,
     LTN_EVENT_SEEN,
     LTN_EVENT_STACK,
+    LTN_EVENT_PYTHON_CODE, /* struct ltn_event_python_code of bpf/python_event.h */
 };
 
 struct ltn_event_hdr {
@@ -251,8 +252,9 @@ struct ltn_event_stack {
     ltn_u64
         code_start; /* of its program, with the next what /proc/PID/stat says too: whether what */
     ltn_u64 stack_start; /* is mapped there is still this program */
-    ltn_u32 native_count;
-    ltn_u32 python_count;
+    ltn_u16 native_count;
+    ltn_u16 python_count;
+    ltn_u32 python_flags; /* LTN_PYTHON_* of bpf/python_event.h: what of Python is missing */
     ltn_u64
         native[LTN_STACK_NATIVE]; /* return addresses, innermost first: the caller comes first */
     struct ltn_python_frame python[LTN_STACK_PYTHON];
@@ -481,7 +483,7 @@ enum ltn_drop {
     LTN_DROP_ARGUMENT,    /* an argument in user memory could not be read */
     LTN_DROP_IMPOSSIBLE,  /* an argument read as what it cannot be, in a call that succeeded */
     LTN_DROP_MAP_HOST,    /* no room in a map of a host family */
-    LTN_DROP_RING_STACKS, /* the calls ring had no room for a stack */
+    LTN_DROP_RING_STACKS, /* the calls ring had no room for a stack, or for what one names */
     LTN_DROP_STACK_STATE, /* no memory to take a stack in, or to remember that it was sent */
     LTN_DROPS,
 };
@@ -492,7 +494,7 @@ enum ltn_seen {
     LTN_SEEN_EMITTED,    /* records asked for: stored in the ring or counted as a drop */
     LTN_SEEN_FILTERED,   /* calls out of scope */
     LTN_SEEN_UNEXPECTED, /* returns without an entry */
-    LTN_SEEN_STACKS,     /* of those emitted: stacks */
+    LTN_SEEN_STACKS,     /* of those emitted: stacks, and what they name */
     LTN_SEENS,
 };
 

@@ -89,6 +89,15 @@ struct signal_struct {
     atomic_t live;
     unsigned int flags;
 };
+struct thread_struct {
+#if defined(__TARGET_ARCH_x86)
+    unsigned long fsbase;
+#elif defined(__TARGET_ARCH_arm64)
+    struct {
+        unsigned long tp_value;
+    } uw;
+#endif
+};
 struct mm_struct {
     unsigned long start_code;
     unsigned long start_stack;
@@ -133,6 +142,7 @@ struct socket {
     struct sock *sk;
 };
 struct task_struct {
+    struct thread_struct thread;
     unsigned int __state;
     int pid;
     int tgid;

@@ -2,6 +2,7 @@
 /* Life of traced processes, on the ring that calls cannot flood. */
 #include "bpf/host.h"
 #include "bpf/process.h"
+#include "bpf/python.h"
 
 #define SIGNAL_GROUP_EXIT 4
 
@@ -14,6 +15,7 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
     if (p) {
         bpf_core_read(p->comm, sizeof(p->comm), &task->comm);
     }
+    python_gone(tgid);
     if (p || bpf_map_lookup_elem(&processes, &tgid)) {
         emit_process(LTN_EVENT_EXEC, task, tgid, BPF_CORE_READ(task, real_parent, tgid), 0);
     }
@@ -61,6 +63,7 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
                      BPF_CORE_READ(task, exit_code));
     }
     bpf_map_delete_elem(&scope_tgids, &tgid);
+    python_gone(tgid);
     return 0;
 }
 
@@ -78,6 +81,7 @@ int on_fork(struct bpf_raw_tracepoint_args *ctx)
     if (watched) {
         host_watch(child, tgid, parent_tgid);
     }
+    python_forked(parent_tgid, tgid);
     if (config.scope_mode & LTN_TRACE_PIDS) {
         ltn_u32 one = 1;
         if (!bpf_map_lookup_elem(&scope_tgids, &parent_tgid)) {

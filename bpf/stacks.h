@@ -91,6 +91,7 @@ static __noinline ltn_u64 take_stack(struct pt_regs *ctx, struct task_struct *ta
     long bytes = bpf_get_stack(ctx, s->native, sizeof(s->native), BPF_F_USER_STACK);
     s->native_count = bytes > 0 ? (ltn_u32)bytes / sizeof(s->native[0]) : 0;
     s->python_count = 0;
+    s->python_flags = 0;
     walk_python(task, (ltn_u32)task->tgid, s);
     if (s->native_count == 0 && s->python_count == 0) {
         return 0;

@@ -19,6 +19,7 @@
 #include "capture/host_state.h"
 #include "capture/host_maps.h"
 #include "capture/kernel_maps.h"
+#include "capture/place.h"
 #include "capture/procs.h"
 #include "capture/system.h"
 #include "stats/exphist.h"
@@ -264,6 +265,12 @@ static void on_record(struct ltn_aggregate *a, const unsigned char *data, size_t
         on_stack(a, data, size);
         return;
     }
+    if (e.hdr.type == LTN_EVENT_PYTHON_CODE) {
+        if (a->opts.stacks.code != NULL) {
+            a->opts.stacks.code(a->opts.stacks.ctx, data, size);
+        }
+        return;
+    }
     if (e.hdr.type >= LTN_ARRAY_SIZE(sizes) || sizes[e.hdr.type] != size || size == 0) {
         a->stats.unknown_records++;
         return;
@@ -359,6 +366,7 @@ static void read_maps(struct ltn_aggregate *a)
     for (size_t i = 0; i < LTN_ARRAY_SIZE(rc); i++) {
         a->stats.read_errors += rc[i] < 0;
     }
+    ltn_places_find(t, &a->opts.stacks, m->in_flight);
 }
 
 /* A process whose exit was not seen has no entry in /proc any more, or another one. */

@@ -30,6 +30,13 @@ struct ltn_capture_sink {
 struct ltn_stack_sink {
     void *ctx;
     int (*stack)(void *ctx, const struct ltn_event_stack *e, uint64_t proc_start_ns);
+    /* A record of size bytes about a Python code object that later stacks name; NULL: thrown away.
+     */
+    void (*code)(void *ctx, const void *record, size_t size);
+    /* Writes where a thread stands that is inside a call for long into out ("" when that cannot be
+     * told); what it writes is used only if the thread is inside the same call afterwards. NULL:
+     * not asked for. Aggregate thread. */
+    void (*place)(void *ctx, uint32_t pid, uint32_t tid, char *out, size_t size);
 };
 
 struct ltn_aggregate_opts {

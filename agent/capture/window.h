@@ -96,14 +96,17 @@ struct ltn_rank_window {
         preemptors[LTN_PREEMPTORS]; /* of this thread; longest wait first; unused: waited_ns 0 */
 };
 
+#define LTN_STUCK_CALLS 8
+#define LTN_PLACE_BYTES 192
+
 /* A call that a thread had not returned from when the window ended; launches and asynchronous
  * copies are not among them. */
 struct ltn_stuck_call {
     uint64_t since_ns; /* Unix time */
     uint32_t tid;
     uint16_t op;
+    char place[LTN_PLACE_BYTES]; /* line of the program that made it, cleaned; "" = not known */
 };
-#define LTN_STUCK_CALLS 8
 
 struct ltn_proc_window {
     uint32_t pid;

@@ -150,6 +150,9 @@ static void put_evidence(struct ltn_buf *b, const struct ltn_window *w, const st
         ltn_json_kv_u64(&j, "pid", w->procs[i].pid);
         ltn_json_kv_u64(&j, "operation", m->sequence_total);
         ltn_json_kv_str(&j, "inside", call != NULL ? ltn_causal_op_name(call->op) : NULL);
+        if (call != NULL && call->place[0] != '\0') {
+            ltn_json_kv_str(&j, "at", call->place);
+        }
         ltn_json_close_object(&j);
     }
     ltn_json_close_array(&j);

@@ -271,6 +271,10 @@ static void say_lost_stacks(const struct agent_run *a)
         ltn_log_info("stacks: %" PRIu64 " named, %" PRIu64 " refused", s.symbols.resolved_total,
                      s.symbols.refused_total);
     }
+    if (s.python.unknown_total + s.python.rejected_total > 0) {
+        ltn_log_info("Python frames: %" PRIu64 " of unknown code, %" PRIu64 " rejected",
+                     s.python.unknown_total, s.python.rejected_total);
+    }
 }
 
 int ltn_cmd_agent(int argc, char **argv)

@@ -244,6 +244,12 @@ static void say_losses(const struct trace *t, struct ltn_engine *e)
                   " refused, %" PRIu64 " asked for again\n",
                   s.symbols.resolved_total, s.symbols.empty_total, s.symbols.refused_total,
                   s.aggregate.stacks_asked);
+    if (s.python.added_total > 0) {
+        (void)fprintf(stderr,
+                      "%" PRIu64 " Python functions; frames of unknown code: %" PRIu64
+                      ", rejected: %" PRIu64 "\n",
+                      s.python.added_total, s.python.unknown_total, s.python.rejected_total);
+    }
 }
 
 static int run(struct trace *t)

@@ -18,6 +18,8 @@
 #define RING_MIN_BYTES 4096
 #define DB_MIN_BYTES   (1u << 20)
 
+/* As enum ltn_py_walker. */
+static const char *const py_walker_names[] = {"auto", "ebpf", "userspace", NULL};
 const char *const ltn_attach_names[] = {"auto", "session", "multi", "perf", NULL};
 static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
 
@@ -182,6 +184,13 @@ static const struct ltn_conf_key keys[] = {
      .offset = AT(stack),
      .def = "true",
      .doc = "Take the stack of each recorded call; --no-stack: do not."},
+    {.key = "py_walker",
+     .type = LTN_CONF_ENUM,
+     .offset = AT(py_walker),
+     .def = "auto",
+     .names = py_walker_names,
+     .doc = "Python frames: ebpf in the kernel, for recorded calls; userspace from outside, for "
+            "calls that last a second or more; auto both."},
     {.key = "incidents",
      .type = LTN_CONF_BOOL,
      .offset = AT(incidents),
@@ -286,6 +295,7 @@ int ltn_agent_engine_opts(const struct ltn_agent_options *o, struct ltn_engine_o
         .ring_bytes = (uint32_t)o->ring_bytes,
         .sample_every = o->record_all ? 1 : (uint32_t)o->sampling_rate,
         .no_stacks = !o->stack,
+        .py_walker = (enum ltn_py_walker)o->py_walker,
         .force_kind = o->attach > 0,
         .kind = o->attach > 0 ? (enum ltn_link_kind)(o->attach - 1) : LTN_LINK_SESSION,
         .host_off = ltn_agent_host_off(o),

@@ -39,6 +39,7 @@ struct ltn_agent_options {
     double deadband_percent;
     uint64_t heartbeat_ns;
     bool stack;
+    int py_walker; /* enum ltn_py_walker */
     bool incidents;
     uint64_t incident_hang_ns;
     double incident_excess;

@@ -332,16 +332,22 @@ struct pass {
     uint8_t *rank; /* how good the match so far is; 0 = none */
     size_t longest;
     bool from_symtab;
+    bool objects;
 };
 
-/* 0 = not a defined function; larger is better. Default versions beat hidden ones, .dynsym beats
- * .symtab (it is looked at first and ranks higher), global beats local. */
+static bool is_wanted_type(const struct pass *p, unsigned type)
+{
+    return p->objects ? type == STT_OBJECT || type == STT_NOTYPE
+                      : type == STT_FUNC || type == STT_GNU_IFUNC;
+}
+
+/* 0 = not defined here, or no function (object); larger is better. Default versions beat hidden
+ * ones, .dynsym beats .symtab (it is looked at first and ranks higher), global beats local. */
 static uint8_t rank_of(const struct pass *p, const Elf64_Sym *s, uint16_t version)
 {
     unsigned type = ELF64_ST_TYPE(s->st_info);
     unsigned bind = ELF64_ST_BIND(s->st_info);
-    if ((type != STT_FUNC && type != STT_GNU_IFUNC) || s->st_shndx == SHN_UNDEF ||
-        s->st_value == 0) {
+    if (!is_wanted_type(p, type) || s->st_shndx == SHN_UNDEF || s->st_value == 0) {
         return 0;
     }
     if (bind != STB_GLOBAL && bind != STB_WEAK && bind != STB_LOCAL) {
@@ -374,9 +380,12 @@ static void take_symbol(struct pass *p, const Elf64_Sym *s, uint16_t version)
         return;
     }
     size_t index = (size_t)(want - p->syms);
-    uint64_t off;
-    uint64_t code_room;
-    if (rank <= p->rank[index] || !ltn_elf_offset_of(p->elf, s->st_value, true, &off, &code_room)) {
+    uint64_t off = 0;
+    uint64_t code_room = 0;
+    if (rank <= p->rank[index]) {
+        return;
+    }
+    if (!p->objects && !ltn_elf_offset_of(p->elf, s->st_value, true, &off, &code_room)) {
         return;
     }
     p->rank[index] = rank;
@@ -384,6 +393,7 @@ static void take_symbol(struct pass *p, const Elf64_Sym *s, uint16_t version)
     want->weak = ELF64_ST_BIND(s->st_info) == STB_WEAK;
     want->local = ELF64_ST_BIND(s->st_info) == STB_LOCAL;
     want->file_offset = off;
+    want->address = s->st_value;
     want->size_bytes = s->st_size;
     want->code_len = (uint8_t)(code_room < LTN_ELF_CODE_BYTES ? code_room : LTN_ELF_CODE_BYTES);
 }
@@ -448,7 +458,7 @@ static int finish_lookup(struct pass *p, size_t count)
             *s = *first;
             s->name = name;
         }
-        if (!s->found) {
+        if (!s->found || p->objects) {
             continue;
         }
         rc = ltn_elf_read_at(p->elf, s->file_offset, s->code, s->code_len);
@@ -473,7 +483,11 @@ int ltn_elf_lookup(struct ltn_elf *e, unsigned tables, struct ltn_elf_sym *syms,
     }
     struct ltn_map wanted;
     ltn_map_init(&wanted, count);
-    struct pass p = {.elf = e, .wanted = &wanted, .syms = syms, .rank = calloc(count, 1)};
+    struct pass p = {.elf = e,
+                     .wanted = &wanted,
+                     .syms = syms,
+                     .rank = calloc(count, 1),
+                     .objects = (tables & LTN_ELF_OBJECTS) != 0};
     int rc = p.rank == NULL ? -ENOMEM : 0;
     for (size_t i = 0; rc == 0 && i < count; i++) {
         syms[i] = (struct ltn_elf_sym){.name = syms[i].name};
@@ -498,6 +512,30 @@ int ltn_elf_lookup(struct ltn_elf *e, unsigned tables, struct ltn_elf_sym *syms,
     free(p.rank);
     ltn_map_done(&wanted, NULL);
     return rc;
+}
+
+int ltn_elf_bias(const struct ltn_elf *e, uint64_t map_start, uint64_t pgoff_bytes,
+                 uint64_t *ret_bias)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    for (size_t i = 0; i < e->phdr_count; i++) {
+        const Elf64_Phdr *p = &e->phdrs[i];
+        if (p->p_type == PT_LOAD && (p->p_offset & ~(page - 1)) == pgoff_bytes) {
+            *ret_bias = map_start - (p->p_vaddr & ~(page - 1));
+            return 0;
+        }
+    }
+    return LTN_ERR_NOT_FOUND;
+}
+
+int ltn_elf_read_at_address(const struct ltn_elf *e, uint64_t address, void *out, size_t n)
+{
+    uint64_t off;
+    uint64_t room;
+    if (!ltn_elf_offset_of(e, address, false, &off, &room) || n > room) {
+        return LTN_ERR_NOT_FOUND;
+    }
+    return ltn_elf_read_at(e, off, out, n);
 }
 
 /* ---- from addresses to names ---- */

@@ -36,6 +36,7 @@ struct ltn_elf_sym {
     bool local;           /* found in .symtab as a local symbol (static library inside) */
     uint32_t alias_of;    /* index + 1 of the first entry with the same file offset; 0 = none */
     uint64_t file_offset; /* st_value - p_vaddr + p_offset of its executable segment */
+    uint64_t address;     /* st_value */
     uint64_t size_bytes;  /* st_size, 0 = not said */
     uint8_t code[LTN_ELF_CODE_BYTES]; /* first bytes at the function */
     uint8_t code_len;                 /* 16, or less at the end of the segment */
@@ -56,13 +57,26 @@ const struct ltn_elf_info *ltn_elf_info(const struct ltn_elf *elf);
 /* Which tables to look in. */
 #define LTN_ELF_DYNSYM 1u
 #define LTN_ELF_SYMTAB 2u
+/* Data instead of functions: only address and size_bytes are filled in. */
+#define LTN_ELF_OBJECTS 4u
 
 /* Looks all names up in one pass over each table asked for; .dynsym wins over .symtab, global over
  * local, and a name's default version over hidden ones. Only defined functions inside an executable
- * segment count. A name that is not there is no error. 0, -errno, LTN_ERR_MALFORMED,
- * LTN_ERR_TOO_LARGE (more symbols or names than the ceilings). */
+ * segment count, or with LTN_ELF_OBJECTS defined data anywhere. A name that is not there is no
+ * error. 0, -errno, LTN_ERR_MALFORMED, LTN_ERR_TOO_LARGE (more symbols or names than the ceilings).
+ */
 int ltn_elf_lookup(struct ltn_elf *elf, unsigned tables, struct ltn_elf_sym *syms,
                    size_t count) ltn_must_check;
+
+/* What to add to the file's addresses where it is mapped: map_start and pgoff_bytes are those of
+ * one of its mappings. 0, or LTN_ERR_NOT_FOUND when no segment begins there. */
+int ltn_elf_bias(const struct ltn_elf *elf, uint64_t map_start, uint64_t pgoff_bytes,
+                 uint64_t *ret_bias) ltn_must_check;
+
+/* Reads what the file holds for an address (before anything ran). 0, LTN_ERR_NOT_FOUND when the
+ * file does not hold all n bytes, -errno. */
+int ltn_elf_read_at_address(const struct ltn_elf *elf, uint64_t address, void *out,
+                            size_t n) ltn_must_check;
 
 /* A function of a table, for the way back from an address to a name. */
 struct ltn_elf_function {

@@ -11,6 +11,7 @@
 #include "discover/watch.h"
 #include "engine/attach.h"
 #include "engine/scope.h"
+#include "engine/pythons.h"
 #include "engine/silence.h"
 
 #define GPU_INTERVAL_MS 1000
@@ -30,6 +31,7 @@ struct ltn_engine {
     struct ltn_aggregate *aggregate;
     bool aggregate_runs;
     struct ltn_resolver *resolver; /* NULL without stacks */
+    struct ltn_pythons pythons;
     bool by_pid;
     struct ltn_attach attach;
     struct ltn_silence *silence;
@@ -61,6 +63,7 @@ static void on_scan(const struct ltn_scan_event *event, void *arg)
         }
         break;
     case LTN_SCAN_LIB_MAPPED:
+        ltn_pythons_look(&e->pythons, event->proc->pid);
         ltn_attach_lib(&e->attach, event->lib, e->mapped_ns);
         break;
     case LTN_SCAN_LIB_GONE:
@@ -140,11 +143,30 @@ static int on_stack(void *ctx, const struct ltn_event_stack *event, uint64_t pro
     return ltn_resolver_send(e->resolver, event, proc_start_ns);
 }
 
+static void on_code(void *ctx, const void *record, size_t size)
+{
+    struct ltn_engine *e = ctx;
+    ltn_python_add(e->pythons.names, record, size);
+}
+
+static void on_place(void *ctx, uint32_t pid, uint32_t tid, char *out, size_t size)
+{
+    struct ltn_engine *e = ctx;
+    ltn_pythons_place(&e->pythons, pid, tid, out, size);
+}
+
 static int start_resolver(struct ltn_engine *e, const struct ltn_engine_opts *o)
 {
     const struct ltn_resolver_opts opts = {
-        .ctx = o->sink.ctx, .stack = o->stack, .forget_ctx = e, .forget = forget_stack};
-    e->resolver = ltn_resolver_new(&opts);
+        .ctx = o->sink.ctx,
+        .stack = o->stack,
+        .forget_ctx = e,
+        .forget = forget_stack,
+        .python_ctx = &e->pythons,
+        .python = ltn_pythons_frames,
+    };
+    int rc = ltn_pythons_init(&e->pythons, e->probes, o->py_walker);
+    e->resolver = rc == 0 ? ltn_resolver_new(&opts) : NULL;
     return e->resolver == NULL ? -ENOMEM : ltn_resolver_start(e->resolver);
 }
 
@@ -168,7 +190,10 @@ static int start_threads(struct ltn_engine *e, const struct ltn_engine_opts *o,
         .drain = e->drain,
         .gpu = e->gpu,
         .sink = o->sink,
-        .stacks = {.ctx = e, .stack = e->resolver != NULL ? on_stack : NULL},
+        .stacks = {.ctx = e,
+                   .stack = e->resolver != NULL ? on_stack : NULL,
+                   .code = e->resolver != NULL ? on_code : NULL,
+                   .place = e->resolver != NULL && o->py_walker != LTN_PY_EBPF ? on_place : NULL},
         .node = o->node,
         .window_ns = o->window_ns,
         .map_bytes = probes.map_bytes,
@@ -365,6 +390,7 @@ void ltn_engine_stop(struct ltn_engine *e)
     ltn_aggregate_free(e->aggregate);
     ltn_drain_free(e->drain);
     ltn_resolver_free(e->resolver);
+    ltn_pythons_done(&e->pythons);
     ltn_probes_free(e->probes);
     ltn_scanner_free(e->scanner);
     ltn_watch_free(e->watch);
@@ -391,6 +417,7 @@ void ltn_engine_stats(struct ltn_engine *e, struct ltn_engine_stats *ret)
     };
     if (e->resolver != NULL) {
         ltn_resolver_stats(e->resolver, &ret->symbols);
+        ret->python = ltn_python_stats(e->pythons.names);
     }
     ltn_silence_stats(e->silence, &ret->silence);
 }

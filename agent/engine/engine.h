@@ -15,6 +15,7 @@
 #include "engine/attach.h"
 #include "engine/silence.h"
 #include "gpu/gpu.h"
+#include "engine/pythons.h"
 #include "probe/probes.h"
 #include "symbol/resolve.h"
 
@@ -36,6 +37,7 @@ struct ltn_engine_opts {
     uint64_t heartbeat_ns;
     bool no_gpu;
     bool no_stacks;
+    enum ltn_py_walker py_walker;
     struct ltn_capture_sink sink;
     /* Where stacks go, with sink.ctx; on the resolve thread. As in struct ltn_resolver_opts; NULL:
      * as no_stacks. */
@@ -67,7 +69,8 @@ const struct ltn_attach *ltn_engine_attach(const struct ltn_engine *e);
 struct ltn_engine_stats {
     struct ltn_aggregate_stats aggregate;
     struct ltn_drain_stats drain;
-    struct ltn_resolver_stats symbols; /* zeros without stacks */
+    struct ltn_resolver_stats symbols;    /* zeros without stacks */
+    struct ltn_python_codes_stats python; /* zeros without stacks */
     uint64_t attach_failures;
     struct ltn_silence_stats silence;
 };

@@ -276,6 +276,25 @@ void ltn_probes_forget_stack(const struct ltn_probes *p, uint64_t stack_id)
     (void)bpf_map_delete_elem(bpf_map__fd(p->skel->maps.stacks_sent), &stack_id);
 }
 
+int ltn_probes_set_python(const struct ltn_probes *p, pid_t pid,
+                          const struct ltn_python_process *python)
+{
+    uint32_t key = (uint32_t)pid;
+    int fd = bpf_map__fd(p->skel->maps.python_processes);
+    return bpf_map_update_elem(fd, &key, python, BPF_ANY) == 0 ? 0 : -errno;
+}
+
+bool ltn_probes_get_python(const struct ltn_probes *p, pid_t pid, struct ltn_python_process *ret)
+{
+    uint32_t key = (uint32_t)pid;
+    return bpf_map_lookup_elem(bpf_map__fd(p->skel->maps.python_processes), &key, ret) == 0;
+}
+
+void ltn_probes_forget_code(const struct ltn_probes *p, uint64_t identity)
+{
+    (void)bpf_map_delete_elem(bpf_map__fd(p->skel->maps.python_codes), &identity);
+}
+
 static void attach_optional(struct ltn_probes *p, struct bpf_program *prog, const char *name,
                             struct bpf_link **ret)
 {

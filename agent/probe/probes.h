@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "bpf/python_event.h"
 #include "discover/libs.h"
 #include "probe/links.h"
 #include "probe/site.h"
@@ -77,6 +78,14 @@ int ltn_probes_set_stacks(const struct ltn_probes *p, bool on) ltn_must_check;
 
 /* Makes the kernel send a stack again when it is met again. Any thread. */
 void ltn_probes_forget_stack(const struct ltn_probes *p, uint64_t stack_id);
+
+/* Tells the kernel how to find the Python frames of a process, and asks what it knows (false:
+ * nothing). It forgets by itself when the process ends or calls exec, and knows of children made by
+ * fork. set: 0 or -errno. forget_code makes it tell of a code object again. Any thread. */
+int ltn_probes_set_python(const struct ltn_probes *p, pid_t pid,
+                          const struct ltn_python_process *python) ltn_must_check;
+bool ltn_probes_get_python(const struct ltn_probes *p, pid_t pid, struct ltn_python_process *ret);
+void ltn_probes_forget_code(const struct ltn_probes *p, uint64_t identity);
 
 /* Descriptors of the maps, for reading by libbpf calls; owned by p. */
 struct ltn_probe_maps {

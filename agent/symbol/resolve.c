@@ -13,9 +13,12 @@
 #include "base/map.h"
 #include "symbol/space.h"
 
-#define WAITING_MAX     4096
-#define WAITING_BYTES   (8U * 1024 * 1024)
-#define KNOWN_MAX       65536
+#define WAITING_MAX   4096
+#define WAITING_BYTES (8U * 1024 * 1024)
+#define KNOWN_MAX     65536
+/* Stacks with Python frames of unknown code, and how often each is asked for again. */
+#define VAGUE_MAX       4096
+#define VAGUE_TIMES     3
 #define PROCESSES_MAX   256
 #define FILES_MAX       256
 #define DEFAULT_SYMBOLS (24U * 1024 * 1024)
@@ -44,7 +47,9 @@ struct ltn_resolver {
     struct ltn_map ids; /* stack id -> not NULL: handed on already */
     struct ltn_stack_builder builder;
     struct ltn_stack_builder python;
-    uint64_t second_ns; /* the running second of the rate */
+    size_t unknown;       /* Python frames of the stack in hand that may be known the next time */
+    struct ltn_map vague; /* stack id -> how often it came with such frames, plus one */
+    uint64_t second_ns;   /* the running second of the rate */
     uint32_t in_second;
 };
 
@@ -57,6 +62,7 @@ struct ltn_resolver *ltn_resolver_new(const struct ltn_resolver_opts *opts)
     r->opts = *opts;
     (void)pthread_mutex_init(&r->lock, NULL);
     ltn_map_init(&r->ids, KNOWN_MAX);
+    ltn_map_init(&r->vague, VAGUE_MAX);
     ltn_stack_builder_init(&r->builder);
     ltn_stack_builder_init(&r->python);
     r->queue = ltn_chan_new(WAITING_MAX, WAITING_BYTES);
@@ -79,6 +85,7 @@ void ltn_resolver_free(struct ltn_resolver *r)
     ltn_spaces_free(r->spaces);
     ltn_modules_free(r->modules);
     ltn_map_done(&r->ids, NULL);
+    ltn_map_done(&r->vague, NULL);
     ltn_stack_builder_done(&r->builder);
     ltn_stack_builder_done(&r->python);
     (void)pthread_mutex_destroy(&r->lock);
@@ -156,11 +163,11 @@ static bool is_eval(const struct ltn_stack_frame *f, const struct ltn_stack_buil
 }
 
 /* Native frames down to the interpreter, then the Python frames. */
-static void add_python(struct ltn_resolver *r, const struct ltn_event_stack *e, uint64_t start_ns)
+static void add_python(struct ltn_resolver *r, const struct ltn_event_stack *e)
 {
     struct ltn_stack_builder *b = &r->builder;
     ltn_stack_builder_reset(&r->python);
-    r->opts.python(r->opts.python_ctx, e, start_ns, &r->python);
+    r->unknown = r->opts.python(r->opts.python_ctx, e, &r->python);
     if (r->python.count == 0) {
         return;
     }
@@ -195,6 +202,7 @@ static void build(struct ltn_resolver *r, const struct ltn_event_stack *e, uint6
     struct ltn_stack_builder *b = &r->builder;
     const struct ltn_program program = program_of(e, start_ns);
     ltn_stack_builder_reset(b);
+    r->unknown = 0;
     b->truncated = e->native_count == LTN_STACK_NATIVE || e->native_count <= SHALLOW;
     for (uint32_t i = 0; i < e->native_count; i++) {
         struct ltn_mapping *map = NULL;
@@ -207,7 +215,7 @@ static void build(struct ltn_resolver *r, const struct ltn_event_stack *e, uint6
         add_native(r, program.pid, map, at);
     }
     if (e->python_count > 0 && r->opts.python != NULL) {
-        add_python(r, e, start_ns);
+        add_python(r, e);
     }
 }
 
@@ -240,6 +248,23 @@ static void remember(struct ltn_resolver *r, uint64_t stack_id)
     }
 }
 
+/* Was something of the stack not known that may be the next time? Not asked for without end. */
+static bool is_vague(struct ltn_resolver *r, uint64_t stack_id)
+{
+    if (r->unknown == 0) {
+        return false;
+    }
+    uintptr_t times = (uintptr_t)ltn_map_get_u64(&r->vague, stack_id);
+    if (times >= VAGUE_TIMES) {
+        return false;
+    }
+    if (r->vague.len >= VAGUE_MAX) {
+        ltn_map_done(&r->vague, NULL);
+        ltn_map_init(&r->vague, VAGUE_MAX);
+    }
+    return ltn_map_put_u64(&r->vague, stack_id, (void *)(times + 1)) == 0;
+}
+
 static void resolve(struct ltn_resolver *r, const struct waiting *w)
 {
     const struct ltn_event_stack *e = &w->e;
@@ -270,7 +295,11 @@ static void resolve(struct ltn_resolver *r, const struct waiting *w)
         forget(r, e->stack_id);
     } else {
         atomic_fetch_add(&r->resolved, 1);
-        remember(r, e->stack_id);
+        if (is_vague(r, e->stack_id)) {
+            forget(r, e->stack_id);
+        } else {
+            remember(r, e->stack_id);
+        }
     }
     ltn_stack_unref(s);
 }

@@ -24,10 +24,11 @@ struct ltn_resolver_opts {
     /* Makes the kernel send a stack again. Resolve thread. */
     void *forget_ctx;
     void (*forget)(void *ctx, uint64_t stack_id);
-    /* Adds the Python frames of a record, innermost first; NULL: there are none. Resolve thread. */
+    /* Adds the Python frames of a record, innermost first, and returns how many are not known for
+     * now: the stack is then handed on and forgotten all the same. NULL: there are none. Resolve
+     * thread. */
     void *python_ctx;
-    void (*python)(void *ctx, const struct ltn_event_stack *e, uint64_t proc_start_ns,
-                   struct ltn_stack_builder *b);
+    size_t (*python)(void *ctx, const struct ltn_event_stack *e, struct ltn_stack_builder *b);
     size_t symbol_bytes;        /* memory for symbol tables; 0: 24 MiB */
     uint32_t stacks_per_second; /* 0: 1000 */
 };

@@ -161,9 +161,12 @@ const char *ltn_stack_frame_text(const struct ltn_stack_frame *f, char *out, siz
 {
     const char *slash = strrchr(f->file, '/');
     const char *base = slash != NULL ? slash + 1 : f->file;
-    if (f->kind == LTN_FRAME_PYTHON) {
-        (void)snprintf(out, size, "%s (%s:%" PRIu32 ")", f->function[0] != '\0' ? f->function : "?",
-                       f->file[0] != '\0' ? f->file : "?", f->line);
+    if (f->kind == LTN_FRAME_PYTHON && f->file[0] == '\0') {
+        (void)snprintf(out, size, "?");
+    } else if (f->kind == LTN_FRAME_PYTHON && f->line == 0) {
+        (void)snprintf(out, size, "%s (%s)", f->function, f->file);
+    } else if (f->kind == LTN_FRAME_PYTHON) {
+        (void)snprintf(out, size, "%s (%s:%" PRIu32 ")", f->function, f->file, f->line);
     } else if (f->function[0] != '\0') {
         (void)snprintf(out, size, "%s", f->function);
     } else if (f->offset != 0) {

@@ -128,7 +128,8 @@ static void test_text(void **state)
     expect_text(native("", "[anon]", "", 0), "[anon]");
     expect_text(native("", "", "", 0), "?");
     expect_text(python("train", "/app/t.py", 3), "train (/app/t.py:3)");
-    expect_text(python("", "", 0), "? (?:0)");
+    expect_text(python("", "", 0), "?");
+    expect_text(python("step", "t.py", 0), "step (t.py)");
 }
 
 static void test_cache(void **state)
