@@ -42,8 +42,9 @@ struct ltn_aggregate {
     pthread_t thread;
     _Atomic int stop;
     _Atomic uint32_t functions;
-    pthread_mutex_t stats_lock; /* guards shared */
+    pthread_mutex_t stats_lock; /* guards shared and price */
     struct ltn_aggregate_stats shared;
+    struct ltn_price_health price;    /* as told, guarded likewise */
     struct ltn_aggregate_stats stats; /* aggregate thread */
 };
 
@@ -407,6 +408,11 @@ static void fill_health(struct ltn_aggregate *a, struct ltn_agent_health *h)
     h->rss_bytes = own_rss_bytes();
     h->traced_processes = (uint32_t)a->procs.by_tgid.len;
     h->attached_probes = atomic_load(&a->functions);
+    (void)pthread_mutex_lock(&a->stats_lock);
+    h->price = a->price;
+    (void)pthread_mutex_unlock(&a->stats_lock);
+    h->price.thin = drain.thin;
+    h->price.thinned = seen[LTN_SEEN_THINNED];
 }
 
 static void share_stats(struct ltn_aggregate *a)
@@ -501,6 +507,7 @@ struct ltn_aggregate *ltn_aggregate_new(const struct ltn_aggregate_opts *opts)
         return NULL;
     }
     a->opts = *opts;
+    a->price = (struct ltn_price_health){.probe_share = -1.0, .own_share = -1.0};
     ltn_procs_init(&a->procs, PROCS_MAX, opts->node != NULL ? opts->node : "");
     (void)pthread_mutex_init(&a->stats_lock, NULL);
     if (opts->gpu != NULL) {
@@ -543,6 +550,13 @@ void ltn_aggregate_free(struct ltn_aggregate *a)
 void ltn_aggregate_set_probes(struct ltn_aggregate *a, uint32_t functions)
 {
     atomic_store(&a->functions, functions);
+}
+
+void ltn_aggregate_set_price(struct ltn_aggregate *a, const struct ltn_price_health *price)
+{
+    (void)pthread_mutex_lock(&a->stats_lock);
+    a->price = *price;
+    (void)pthread_mutex_unlock(&a->stats_lock);
 }
 
 struct ltn_aggregate_stats ltn_aggregate_stats(struct ltn_aggregate *a)

@@ -52,6 +52,10 @@ void ltn_aggregate_free(struct ltn_aggregate *a);
 /* How many functions are attached, for the health part of windows. Any thread. */
 void ltn_aggregate_set_probes(struct ltn_aggregate *a, uint32_t functions);
 
+/* What the governor says, for the health part of windows; `thin` and `thinned` are filled in here.
+ * Any thread. */
+void ltn_aggregate_set_price(struct ltn_aggregate *a, const struct ltn_price_health *price);
+
 struct ltn_aggregate_stats {
     uint64_t windows_total;
     uint64_t windows_dropped;

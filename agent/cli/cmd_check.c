@@ -21,6 +21,7 @@
 #include "discover/scan.h"
 #include "gpu/gpu.h"
 #include "http/client.h"
+#include "probe/price.h"
 #include "probe/probes.h"
 #include "probe/self_test.h"
 #include "serve/reports.h"
@@ -30,6 +31,7 @@
 #define ROOM_MIN_BYTES    (1ULL << 30)
 #define CAP_SYS_PTRACE    19
 #define OUT_BYTES         ((size_t)256 * 1024)
+#define PRICE_HIGH_NS     5000.0
 #define COLLECTOR_WAIT_NS (5 * LTN_NS_PER_S)
 
 struct check {
@@ -64,6 +66,29 @@ static void check_kernel(struct check *c)
     }
 }
 
+/* What a call costs here, and how many of them the budget allows. */
+static void check_price(struct check *c, struct ltn_probes *p)
+{
+    struct ltn_probe_price price;
+    char value[160];
+    ltn_probes_measure_price(p, &price);
+    if (!price.measured) {
+        add(c, "price", LTN_FINDING_WARN, "not measured: the probe did not count", "");
+        return;
+    }
+    int n = snprintf(value, sizeof(value), "%.2f us a timed call, %.2f us a counted one",
+                     price.pair_ns / 1e3, price.entry_ns / 1e3);
+    if (c->o.budget_pct > 0.0 && n > 0 && (size_t)n < sizeof(value)) {
+        (void)snprintf(value + n, sizeof(value) - (size_t)n,
+                       "; the budget of %g %% allows %.0f timed calls/s to a process",
+                       c->o.budget_pct, c->o.budget_pct * 1e7 / price.pair_ns);
+    }
+    bool dear = price.pair_ns > PRICE_HIGH_NS;
+    add(c, "price", dear ? LTN_FINDING_WARN : LTN_FINDING_OK, value,
+        dear ? "dearer than usual: the machine is busy, or its kernel steps through the probe"
+             : "");
+}
+
 static void check_programs(struct check *c)
 {
     struct ltn_errinfo info = {0};
@@ -88,6 +113,7 @@ static void check_programs(struct check *c)
     } else {
         add(c, "uprobe", LTN_FINDING_OK, "a probe on a function of our own fired", "");
     }
+    check_price(c, p);
     ltn_probes_free(p);
 }
 

@@ -112,10 +112,20 @@ static const struct ltn_conf_key keys[] = {
      .type = LTN_CONF_U64,
      .offset = AT(sampling_rate),
      .def = "0",
-     .max = 1e9,
-     .doc = "Keep a record of one in N launches and copies besides the slow and failed ones; 0 = "
-            "none. "
-            "Counts and percentiles never depend on it."},
+     .max = 1e7,
+     .doc =
+         "Keep a record of one in N launches and copies besides the slow and failed ones; 1 = of "
+         "each, 0 = of none. When records come too fast they are thinned out to one in 10 or 100, "
+         "with weights. Counts and percentiles never depend on it."},
+    {.key = "budget",
+     .type = LTN_CONF_DOUBLE,
+     .offset = AT(budget_pct),
+     .arg = "PCT",
+     .def = "2",
+     .max = 100,
+     .doc =
+         "Share of a traced process's time that probes may take, in percent; detail is turned down "
+         "to stay below it, never the counts. 0 = nothing is turned down."},
     {.key = "max_db",
      .type = LTN_CONF_SIZE_BYTES,
      .offset = AT(max_db_bytes),
@@ -130,7 +140,7 @@ static const struct ltn_conf_key keys[] = {
      .type = LTN_CONF_BOOL,
      .offset = AT(record_all),
      .def = "false",
-     .doc = "Keep a record of every call."},
+     .doc = "Keep a record of every call, and do not thin records out."},
     {.key = "incidents",
      .type = LTN_CONF_BOOL,
      .offset = AT(incidents),
@@ -227,6 +237,8 @@ int ltn_agent_engine_opts(const struct ltn_agent_options *o, struct ltn_engine_o
         .window_ns = o->window_ns,
         .ring_bytes = (uint32_t)o->ring_bytes,
         .sample_every = o->record_all ? 1 : (uint32_t)o->sampling_rate,
+        .keep_all = o->record_all,
+        .budget = o->budget_pct / 100.0,
         .force_kind = o->attach > 0,
         .kind = o->attach > 0 ? (enum ltn_link_kind)(o->attach - 1) : LTN_LINK_SESSION,
     };

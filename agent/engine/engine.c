@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "discover/watch.h"
+#include "engine/price.h"
 #include "engine/scope.h"
 
 #define GPU_INTERVAL_MS 1000
@@ -24,6 +25,7 @@ struct ltn_engine {
     struct ltn_aggregate *aggregate;
     bool aggregate_runs;
     bool by_pid;
+    struct ltn_price price;
     uint64_t attach_failures;
     struct ltn_errinfo last_failure;
 };
@@ -90,6 +92,7 @@ static int open_probes(struct ltn_engine *e, const struct ltn_engine_opts *o,
     struct ltn_probes_opts p = {
         .ring_bytes = o->ring_bytes,
         .sample_every = o->sample_every,
+        .keep_all = o->keep_all,
         .force_kind = o->force_kind,
         .kind = o->kind,
         .no_sched = o->no_sched,
@@ -136,6 +139,7 @@ static int start_threads(struct ltn_engine *e, const struct ltn_engine_opts *o,
     if (e->drain == NULL) {
         return ltn_errinfo_set(info, -ENOMEM, "cannot map the ring buffers: out of memory");
     }
+    ltn_drain_control(e->drain, ltn_probes_thin(e->probes));
     struct ltn_aggregate_opts a = {
         .maps = maps,
         .drain = e->drain,
@@ -168,6 +172,10 @@ int ltn_engine_start(const struct ltn_engine_opts *opts, struct ltn_engine **ret
     }
     struct ltn_scope scope = opts->scope;
     int rc = open_probes(e, opts, &scope, info);
+    if (rc == 0) {
+        rc = ltn_price_init(&e->price, e->probes, opts->budget, opts->keep_all);
+        rc = rc < 0 ? ltn_errinfo_set(info, rc, "out of memory") : 0;
+    }
     if (rc == 0) {
         e->scanner = ltn_scanner_new(&scope);
         rc = e->scanner == NULL ? ltn_errinfo_set(info, -ENOMEM, "out of memory") : 0;
@@ -207,6 +215,7 @@ void ltn_engine_tick(struct ltn_engine *e)
     struct ltn_probes_info probes;
     ltn_probes_info(e->probes, &probes);
     ltn_aggregate_set_probes(e->aggregate, (uint32_t)probes.functions);
+    ltn_price_tick(&e->price, e->probes, e->drain, e->aggregate);
 }
 
 int ltn_engine_fd(const struct ltn_engine *e)
@@ -243,6 +252,7 @@ void ltn_engine_stop(struct ltn_engine *e)
     }
     ltn_aggregate_free(e->aggregate);
     ltn_drain_free(e->drain);
+    ltn_price_done(&e->price);
     ltn_probes_free(e->probes);
     ltn_scanner_free(e->scanner);
     ltn_watch_free(e->watch);
@@ -265,6 +275,7 @@ void ltn_engine_stats(struct ltn_engine *e, struct ltn_engine_stats *ret)
     *ret = (struct ltn_engine_stats){
         .aggregate = ltn_aggregate_stats(e->aggregate),
         .drain = ltn_drain_stats(e->drain),
+        .price = e->price.health,
         .attach_failures = e->attach_failures,
     };
     memcpy(ret->last_attach_failure, e->last_failure.msg, sizeof(ret->last_attach_failure));

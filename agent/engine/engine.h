@@ -24,6 +24,8 @@ struct ltn_engine_opts {
     uint64_t window_ns;
     uint32_t ring_bytes;   /* 0 = default */
     uint32_t sample_every; /* struct ltn_bpf_config */
+    bool keep_all;         /* records are never thinned out */
+    double budget;         /* share of a traced process's time that probes may take; 0 = any */
     bool force_kind;
     enum ltn_link_kind kind;
     bool no_sched;
@@ -55,6 +57,7 @@ struct ltn_scanner *ltn_engine_scanner(struct ltn_engine *e);
 struct ltn_engine_stats {
     struct ltn_aggregate_stats aggregate;
     struct ltn_drain_stats drain;
+    struct ltn_price_health price; /* as of the last tick */
     uint64_t attach_failures;
     char last_attach_failure[LTN_ERRINFO_BYTES]; /* "" = none */
 };

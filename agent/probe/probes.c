@@ -28,6 +28,7 @@
 #define NOTE_BYTES       1024
 #define DEFAULT_RING     (4U * 1024 * 1024)
 #define WAKE_AT_FRACTION 4   /* user space is woken when the ring is a quarter full */
+#define THIN_AT_FRACTION 2   /* and records are thinned out from half of it on */
 #define PERF_LINKS_MAX   512 /* closing one takes about 100 ms */
 
 /* One file with its links. */
@@ -108,6 +109,7 @@ static void fill_config(struct agent *skel, const struct ltn_probes_opts *o, boo
         .scope_mode = o->scope_mode,
         .sample_every = o->sample_every,
         .wake_bytes = ring / WAKE_AT_FRACTION,
+        .thin_bytes = o->keep_all ? 0 : ring / THIN_AT_FRACTION,
     };
     skel->rodata->have_sched = sched;
     skel->rodata->mark_victim_is_pid = ltn_tracepoint_arg_count("mark_victim") == 1;
@@ -537,6 +539,21 @@ int ltn_probes_del_pid(struct ltn_probes *p, pid_t pid)
     uint32_t key = (uint32_t)pid;
     int fd = bpf_map__fd(p->skel->maps.scope_tgids);
     return bpf_map_delete_elem(fd, &key) == 0 ? 0 : -errno;
+}
+
+void ltn_probes_set_off(struct ltn_probes *p, uint32_t off)
+{
+    __atomic_store_n(&p->skel->data->control.off, off, __ATOMIC_RELAXED);
+}
+
+uint32_t *ltn_probes_thin(struct ltn_probes *p)
+{
+    return (uint32_t *)&p->skel->data->control.thin;
+}
+
+const struct bpf_object *ltn_probes_object(const struct ltn_probes *p)
+{
+    return p->skel->obj;
 }
 
 /* ---- looking

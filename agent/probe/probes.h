@@ -25,6 +25,7 @@ struct ltn_probes_opts {
     uint32_t scope_uid;
     uint32_t ring_bytes;   /* 0 = 4 MiB; a power of two, at least a page */
     uint32_t sample_every; /* see struct ltn_bpf_config */
+    bool keep_all;         /* never thin records out, whatever the ring's fill */
     bool force_kind;       /* use only link kind `kind`, for tests and for finding out */
     enum ltn_link_kind kind;
     bool no_sched; /* leave sched_switch alone; time off the CPU is then estimated from the task's
@@ -73,6 +74,14 @@ struct ltn_probe_maps {
     int seen;
 };
 struct ltn_probe_maps ltn_probes_maps(const struct ltn_probes *p);
+
+/* Turns parts of the programs down (LTN_OFF_* of bpf/event.h) or up again, for every process. Costs
+ * nothing, takes effect with the next call. */
+void ltn_probes_set_off(struct ltn_probes *p, uint32_t off);
+
+/* Where the programs look up how much records are thinned out; may be written (with an atomic
+ * store) from any thread while p lives. 1, 10 or 100. */
+uint32_t *ltn_probes_thin(struct ltn_probes *p);
 
 /* What is attached: link kind, functions, files, functions whose site is single-stepped, bytes of
  * all maps, whether sched_switch runs. */

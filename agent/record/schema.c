@@ -171,7 +171,16 @@ static const char version_1[] =
     "JOIN nodes n ON n.id = w.node_id\n"
     "  LEFT JOIN strings s ON s.id = p.comm_id LEFT JOIN strings j ON j.id = p.job_id;\n";
 
-const char *const ltn_record_migrations[] = {version_1};
+/* What tracing costs, and what was turned down for that. */
+static const char version_4[] = "ALTER TABLE agent_health ADD COLUMN detail TEXT;\n"
+                                "ALTER TABLE agent_health ADD COLUMN thin INTEGER;\n"
+                                "ALTER TABLE agent_health ADD COLUMN thinned INTEGER;\n"
+                                "ALTER TABLE agent_health ADD COLUMN probe_share REAL;\n"
+                                "ALTER TABLE agent_health ADD COLUMN probe_pid INTEGER;\n"
+                                "ALTER TABLE agent_health ADD COLUMN own_share REAL;\n"
+                                "ALTER TABLE agent_health ADD COLUMN pair_ns REAL;\n";
+
+const char *const ltn_record_migrations[] = {version_1, version_4};
 const size_t ltn_record_migration_count = LTN_ARRAY_SIZE(ltn_record_migrations);
 
 const char ltn_record_reader_views[] =

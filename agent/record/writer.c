@@ -470,8 +470,9 @@ static int store_health(struct ltn_writer *w, int64_t window, const struct ltn_a
         rc = ltn_db_prepare(w->db,
                             "INSERT INTO agent_health (window_id, calls_seen, records_emitted, "
                             "records_read, drops, windows_dropped, records_dropped, map_bytes, "
-                            "cpu_seconds, rss_bytes, traced_processes, attached_probes) VALUES (?, "
-                            "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                            "cpu_seconds, rss_bytes, traced_processes, attached_probes, detail, "
+                            "thin, thinned, probe_share, probe_pid, own_share, pair_ns) VALUES (?, "
+                            "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                             &s);
     }
     if (rc < 0) {
@@ -489,6 +490,13 @@ static int store_health(struct ltn_writer *w, int64_t window, const struct ltn_a
     ltn_stmt_u64(s, 10, h->rss_bytes);
     ltn_stmt_i64(s, 11, h->traced_processes);
     ltn_stmt_i64(s, 12, h->attached_probes);
+    ltn_stmt_text(s, 13, ltn_detail_name(h->price.detail));
+    ltn_stmt_i64(s, 14, h->price.thin);
+    ltn_stmt_u64(s, 15, h->price.thinned);
+    bind_known(s, 16, h->price.probe_share);
+    bind_id(s, 17, h->price.probe_pid);
+    bind_known(s, 18, h->price.own_share);
+    bind_known(s, 19, h->price.pair_ns);
     return ltn_stmt_run(s);
 }
 

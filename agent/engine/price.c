@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/price.h"
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "bpf/event.h"
+
+#define DECIDE_EACH_NS (900 * LTN_NS_PER_MS)
+/* Without a budget processes are looked at as if it were this. */
+#define BUDGET_TO_LOOK_AT 0.02
+
+/* What a level means for the kernel programs and for the drain. */
+struct setting {
+    uint32_t off;
+    uint32_t thin;
+    const char *text; /* what is given up at this level */
+};
+
+#define NO_STACKS LTN_OFF_STACKS
+#define NO_HOST   (NO_STACKS | LTN_OFF_HOST)
+#define NO_NESTED (NO_HOST | LTN_OFF_NESTED)
+
+static const struct setting settings[LTN_DETAILS] = {
+    [LTN_DETAIL_FULL] = {0, 1, "everything is on"},
+    [LTN_DETAIL_NO_STACKS] = {NO_STACKS, 1, "no stacks"},
+    [LTN_DETAIL_SAMPLE_10] = {NO_STACKS, 10, "no stacks, one record in 10"},
+    [LTN_DETAIL_SAMPLE_100] = {NO_STACKS, 100, "no stacks, one record in 100"},
+    [LTN_DETAIL_NO_HOST] = {NO_HOST, 100, "no stacks, one record in 100, no host events"},
+    [LTN_DETAIL_NO_NESTED] =
+        {NO_NESTED, 100,
+         "no stacks, one record in 100, no host events, of calls inside others "
+         "one in 16 timed"},
+    [LTN_DETAIL_COUNTS] = {NO_NESTED | LTN_OFF_LAUNCH, 100,
+                           "no stacks, one record in 100, no host events, of launches, copies and "
+                           "calls inside others one in 16 timed"},
+};
+
+int ltn_price_init(struct ltn_price *p, struct ltn_probes *probes, double budget,
+                   bool records_wanted)
+{
+    const struct ltn_governor_conf conf = {.budget = budget, .records_wanted = records_wanted};
+    ltn_probes_measure_price(probes, &p->price);
+    ltn_governor_init(&p->governor, &conf);
+    p->health = (struct ltn_price_health){
+        .thin = 1, .probe_share = -1.0, .own_share = -1.0, .pair_ns = p->price.pair_ns};
+    p->meter = ltn_meter_new(probes, &p->price, budget > 0.0 ? budget : BUDGET_TO_LOOK_AT);
+    return p->meter == NULL ? -ENOMEM : 0;
+}
+
+void ltn_price_done(struct ltn_price *p)
+{
+    ltn_meter_free(p->meter);
+    p->meter = NULL;
+}
+
+static void say_change(struct ltn_price *p, const struct ltn_governor_input *in)
+{
+    const struct ltn_governor *g = &p->governor;
+    const char *text = settings[g->level].text;
+    if (g->reason == LTN_GOVERNOR_PROBES) {
+        ltn_log_warn("detail is down to %s (%s): tracing all would take %.1f %% of process %u, the "
+                     "budget is %.1f %%, this takes %.1f %%",
+                     ltn_detail_name(g->level), text, in->probe_share[LTN_DETAIL_FULL] * 100.0,
+                     p->health.probe_pid, g->conf.budget * 100.0,
+                     in->probe_share[g->level] * 100.0);
+    } else if (g->reason == LTN_GOVERNOR_OWN) {
+        ltn_log_warn("detail is down to %s (%s): the agent took %.1f %% of a core, which may be "
+                     "%.1f %%",
+                     ltn_detail_name(g->level), text, in->own_share * 100.0,
+                     ltn_governor_own_limit(in->calls_per_s) * 100.0);
+    } else {
+        ltn_log_info("detail is %s again: %s", ltn_detail_name(g->level), text);
+    }
+}
+
+static void say_exhausted(struct ltn_price *p, const struct ltn_governor_input *in)
+{
+    const struct ltn_governor *g = &p->governor;
+    bool last = g->level == LTN_DETAILS - 1;
+    if (g->exhausted && last && !p->told_exhausted) {
+        ltn_log_warn("counting alone takes %.1f %% of process %u, more than the budget of %.1f %%; "
+                     "leave it out with --pid, --user or --cgroup, or accept that",
+                     in->probe_share[LTN_DETAILS - 1] * 100.0, p->health.probe_pid,
+                     g->conf.budget * 100.0);
+        p->told_exhausted = true;
+    }
+    p->told_exhausted = p->told_exhausted && last;
+}
+
+void ltn_price_tick(struct ltn_price *p, struct ltn_probes *probes, struct ltn_drain *drain,
+                    struct ltn_aggregate *aggregate)
+{
+    uint64_t now_ns = ltn_now_mono_ns();
+    if (now_ns < p->next_ns) {
+        return;
+    }
+    p->next_ns = now_ns + DECIDE_EACH_NS;
+    struct ltn_governor_input in;
+    ltn_meter_read(p->meter, now_ns, &in, &p->health.probe_pid);
+    bool changed = ltn_governor_decide(&p->governor, &in);
+    enum ltn_detail level = p->governor.level;
+    if (changed) {
+        ltn_probes_set_off(probes, settings[level].off);
+        ltn_drain_set_least(drain, settings[level].thin);
+        say_change(p, &in);
+    }
+    say_exhausted(p, &in);
+    p->health.detail = level;
+    p->health.probe_share = in.probe_share[level];
+    p->health.own_share = in.own_share;
+    ltn_aggregate_set_price(aggregate, &p->health);
+}

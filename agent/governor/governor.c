@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "governor/governor.h"
+
+#include "base/attr.h"
+
+#define SECOND LTN_NS_PER_S
+/* A burst of a second is no reason to give detail up. */
+#define OVER_PROBES 2
+#define OVER_OWN    10
+/* Detail comes back only with room to spare, and after calm. */
+#define ROOM            0.7
+#define CALM_PROBES_NS  (10 * SECOND)
+#define PATIENCE_NS     (30 * SECOND)
+#define PATIENCE_MAX_NS (600 * SECOND)
+#define SWING_NS        (60 * SECOND)
+/* Beyond it only the traced program is helped, not the agent. */
+#define LAST_FOR_OWN LTN_DETAIL_NO_HOST
+
+void ltn_governor_init(struct ltn_governor *g, const struct ltn_governor_conf *conf)
+{
+    *g = (struct ltn_governor){.conf = *conf, .patience_ns = PATIENCE_NS};
+}
+
+double ltn_governor_own_limit(double calls_per_s)
+{
+    if (calls_per_s < LTN_GOVERNOR_REST_CALLS) {
+        return LTN_GOVERNOR_REST;
+    }
+    double load = calls_per_s / LTN_GOVERNOR_BUSY_CALLS;
+    return LTN_GOVERNOR_WORK + (LTN_GOVERNOR_BUSY - LTN_GOVERNOR_WORK) * (load < 1.0 ? load : 1.0);
+}
+
+/* The most detailed level at which no process loses more than the limit; the last when there is
+ * none. */
+static enum ltn_detail level_within(const struct ltn_governor_input *in, double limit)
+{
+    for (int l = 0; l < LTN_DETAILS; l++) {
+        if (in->probe_share[l] <= limit) {
+            return (enum ltn_detail)l;
+        }
+    }
+    return (enum ltn_detail)(LTN_DETAILS - 1);
+}
+
+/* What each level would cost is known, so it goes where it must go at once, and back likewise. */
+static void decide_probes(struct ltn_governor *g, const struct ltn_governor_input *in)
+{
+    enum ltn_detail needed = level_within(in, g->conf.budget);
+    enum ltn_detail easy = level_within(in, g->conf.budget * ROOM);
+    g->exhausted = in->probe_share[LTN_DETAILS - 1] > g->conf.budget;
+    g->over_probes = needed > g->by_probes ? g->over_probes + 1 : 0;
+    if (g->over_probes >= OVER_PROBES) {
+        g->by_probes = needed;
+        g->over_probes = 0;
+    }
+    if (easy >= g->by_probes) {
+        g->calm_probes_ns = 0;
+        return;
+    }
+    if (g->calm_probes_ns == 0) {
+        g->calm_probes_ns = in->now_ns;
+    } else if (in->now_ns - g->calm_probes_ns >= CALM_PROBES_NS) {
+        g->by_probes = easy;
+        g->calm_probes_ns = 0;
+    }
+}
+
+/* What a level saves the agent itself is only seen afterwards: one at a time, and more patience
+ * each time it proves wrong to have come back. */
+static void decide_own(struct ltn_governor *g, const struct ltn_governor_input *in)
+{
+    double limit = ltn_governor_own_limit(in->calls_per_s);
+    g->over_own = in->own_share > limit ? g->over_own + 1 : 0;
+    if (g->over_own >= OVER_OWN && g->by_own < LAST_FOR_OWN) {
+        bool swings = g->raised_own_ns != 0 && in->now_ns - g->raised_own_ns < SWING_NS;
+        g->patience_ns = swings ? g->patience_ns * 2 : PATIENCE_NS;
+        g->patience_ns = g->patience_ns < PATIENCE_MAX_NS ? g->patience_ns : PATIENCE_MAX_NS;
+        g->by_own++;
+        g->over_own = 0;
+    }
+    if (g->by_own == 0 || in->own_share > limit * ROOM) {
+        g->calm_own_ns = 0;
+        return;
+    }
+    if (g->calm_own_ns == 0) {
+        g->calm_own_ns = in->now_ns;
+    } else if (in->now_ns - g->calm_own_ns >= g->patience_ns) {
+        g->by_own--;
+        g->calm_own_ns = 0;
+        g->raised_own_ns = in->now_ns;
+    }
+}
+
+bool ltn_governor_decide(struct ltn_governor *g, const struct ltn_governor_input *in)
+{
+    if (g->conf.budget <= 0.0) {
+        return false;
+    }
+    enum ltn_detail before = g->level;
+    decide_probes(g, in);
+    if (!g->conf.records_wanted) {
+        decide_own(g, in);
+    }
+    g->level = g->by_probes > g->by_own ? g->by_probes : g->by_own;
+    g->reason = g->level == LTN_DETAIL_FULL ? LTN_GOVERNOR_CALM
+                : g->by_probes >= g->by_own ? LTN_GOVERNOR_PROBES
+                                            : LTN_GOVERNOR_OWN;
+    return g->level != before;
+}
