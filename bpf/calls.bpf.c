@@ -596,12 +596,12 @@ static __always_inline ltn_u32 weight_of(const struct ltn_frame *f)
     return f->weight;
 }
 
-/* Records that are never thinned: what went wrong, what was slow, and what steps are told by. */
+/* Records that are never thinned out: what steps are told by, and what comes once. */
 static __always_inline int always_kept(const struct ltn_frame *f)
 {
     ltn_u32 cls = LTN_COOKIE_CLASS(f->cookie);
-    return (f->flags & (LTN_CALL_FAILED | LTN_CALL_SLOW | LTN_CALL_PEERS)) ||
-           cls == LTN_CLASS_COLLECTIVE || cls == LTN_CLASS_COMM || cls == LTN_CLASS_CONTEXT;
+    return (f->flags & LTN_CALL_PEERS) || cls == LTN_CLASS_COLLECTIVE || cls == LTN_CLASS_COMM ||
+           cls == LTN_CLASS_CONTEXT;
 }
 
 /* The weight of a record that would stand for `weight` calls; 0 = it is left out, because records
@@ -618,6 +618,9 @@ static __always_inline ltn_u32 thin_out(const struct ltn_frame *f, ltn_u32 weigh
     }
     if (fill >= config.thin_bytes + config.thin_bytes / 2 && one_in < 100) {
         one_in = 100;
+    }
+    if (f->flags & (LTN_CALL_FAILED | LTN_CALL_SLOW)) {
+        one_in /= 10; /* kept, unless it is these that come too fast */
     }
     if (one_in <= 1) {
         return weight;

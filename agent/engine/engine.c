@@ -139,7 +139,9 @@ static int start_threads(struct ltn_engine *e, const struct ltn_engine_opts *o,
     if (e->drain == NULL) {
         return ltn_errinfo_set(info, -ENOMEM, "cannot map the ring buffers: out of memory");
     }
-    ltn_drain_control(e->drain, ltn_probes_thin(e->probes));
+    if (!o->keep_all) {
+        ltn_drain_control(e->drain, ltn_probes_thin(e->probes));
+    }
     struct ltn_aggregate_opts a = {
         .maps = maps,
         .drain = e->drain,

@@ -16,16 +16,17 @@
  * record (docs/performance.md). */
 #define OTHER_FACTOR 1.5
 /* A process costs at most this share of the budget when its counters are not worth reading. */
-#define WORTH_READING 0.5
-#define COUNTERS_MAX  65536
-#define OWN_SMOOTHING 0.2
-#define STATS_EACH_NS (60 * LTN_NS_PER_S)
-#define STATS_FOR_NS  (900 * LTN_NS_PER_MS)
+#define WORTH_READING  0.5
+#define COUNTERS_MAX   65536
+#define FORGET_AT_ONCE 64
+#define OWN_SMOOTHING  0.2
+#define STATS_EACH_NS  (60 * LTN_NS_PER_S)
+#define STATS_FOR_NS   (900 * LTN_NS_PER_MS)
 
 /* Last counts of one op of one process. */
 struct counter {
-    uint32_t tgid;
-    uint32_t generation;
+    struct ltn_op_key key;
+    uint64_t read_ns; /* when; 0 = never */
     uint64_t calls;
     uint64_t nested;
 };
@@ -45,14 +46,11 @@ struct ltn_meter {
     double own_share; /* smoothed; negative before the first */
     /* Counters of single processes. */
     struct ltn_map counters; /* {tgid, op} -> struct counter */
-    uint32_t generation;
-    uint64_t counters_ns; /* when they were read */
-    bool counters_old;    /* too long ago to make rates of */
+    uint64_t reading_ns;     /* the moment of the reading under way */
     struct process_rates *rates;
     struct ltn_map by_tgid; /* where a process is in rates, plus one */
     size_t rate_count;
     size_t rate_cap;
-    double per_s; /* 1 / seconds since the last reading */
     /* Statistics of the kernel. */
     int stats_fd;
     uint64_t stats_since_ns;
@@ -155,7 +153,7 @@ static struct counter *counter_of(struct ltn_meter *m, const struct ltn_op_key *
         free(c);
         return NULL;
     }
-    c->tgid = key->tgid;
+    c->key = *key;
     return c;
 }
 
@@ -172,52 +170,45 @@ static void on_counter(const void *k, const void *value, void *arg)
     if (c == NULL) {
         return;
     }
-    bool fresh = calls < c->calls; /* the pid of another process by now */
-    double new_calls = (double)(calls - (fresh ? 0 : c->calls));
-    double new_nested = (double)(nested - (fresh || nested < c->nested ? 0 : c->nested));
+    struct process_rates *p = c->read_ns != 0 ? rates_of(m, key.tgid) : NULL;
+    bool same = calls >= c->calls && nested >= c->nested; /* else another process has the pid */
+    if (p != NULL && same && m->reading_ns > c->read_ns) {
+        double per_s = 1e9 / (double)(m->reading_ns - c->read_ns);
+        add_rate(&p->r, key.op, (double)(calls - c->calls) * per_s,
+                 (double)(nested - c->nested) * per_s);
+    }
     c->calls = calls;
     c->nested = nested;
-    c->generation = m->generation;
-    struct process_rates *p = m->counters_old ? NULL : rates_of(m, key.tgid);
-    if (p != NULL && new_calls > 0.0) {
-        add_rate(&p->r, key.op, new_calls * m->per_s, new_nested * m->per_s);
-    }
+    c->read_ns = m->reading_ns;
 }
 
-/* Counters whose process is gone. */
+/* Counters that were not there any more: their process is gone. A few at a time. */
 static void forget_gone(struct ltn_meter *m)
 {
     size_t pos = 0;
     struct counter *c;
-    while ((c = ltn_map_next(&m->counters, &pos)) != NULL) {
-        if (c->generation != m->generation) {
-            ltn_map_done(&m->counters, free);
-            ltn_map_init(&m->counters, COUNTERS_MAX);
-            m->counters_old = true;
-            return;
+    for (unsigned n = 0; n < FORGET_AT_ONCE && (c = ltn_map_next(&m->counters, &pos)) != NULL;) {
+        if (c->read_ns != m->reading_ns) {
+            struct ltn_op_key key = c->key;
+            free(ltn_map_del(&m->counters, &key, sizeof(key)));
+            pos = 0;
+            n++;
         }
     }
 }
 
-/* Fills the shares of the dearest process. False when no rates can be made yet. */
-static bool read_processes(struct ltn_meter *m, uint64_t now_ns, struct ltn_governor_input *ret,
+/* Fills in the shares of the dearest process. */
+static void read_processes(struct ltn_meter *m, uint64_t now_ns, struct ltn_governor_input *ret,
                            uint32_t *ret_pid)
 {
     struct ltn_probe_maps maps = ltn_probes_maps(m->probes);
-    bool usable = !m->counters_old && m->counters_ns != 0;
-    m->counters_old = !usable;
-    m->per_s = usable && now_ns > m->counters_ns ? 1e9 / (double)(now_ns - m->counters_ns) : 0.0;
-    m->generation++;
+    m->reading_ns = now_ns;
     m->rate_count = 0;
     ltn_map_done(&m->by_tgid, NULL);
     ltn_map_init(&m->by_tgid, COUNTERS_MAX);
-    int rc = ltn_kernel_map_each(maps.op_stats, sizeof(struct ltn_op_key),
-                                 sizeof(struct ltn_op_stats), on_counter, m);
-    m->counters_ns = now_ns;
-    m->counters_old = rc < 0;
-    forget_gone(m);
-    if (!usable || rc < 0) {
-        return false;
+    if (ltn_kernel_map_each(maps.op_stats, sizeof(struct ltn_op_key), sizeof(struct ltn_op_stats),
+                            on_counter, m) == 0) {
+        forget_gone(m);
     }
     for (size_t i = 0; i < m->rate_count; i++) {
         const struct ltn_call_rates *r = &m->rates[i].r;
@@ -229,7 +220,6 @@ static bool read_processes(struct ltn_meter *m, uint64_t now_ns, struct ltn_gove
             ret->probe_share[l] = share > ret->probe_share[l] ? share : ret->probe_share[l];
         }
     }
-    return true;
 }
 
 /* ---- the agent itself ---- */
@@ -291,13 +281,11 @@ void ltn_meter_read(struct ltn_meter *m, uint64_t now_ns, struct ltn_governor_in
     ret->own_share = (m->own_share > 0.0 ? m->own_share : 0.0) + m->programs_share;
     const struct ltn_call_rates all = {.others = calls_per_s};
     double most = ltn_meter_share(&all, &m->price, LTN_DETAIL_FULL);
-    if (most >= WORTH_READING * m->budget && read_processes(m, now_ns, ret, ret_pid)) {
+    if (most >= WORTH_READING * m->budget) {
+        read_processes(m, now_ns, ret, ret_pid);
         return;
     }
-    if (most < WORTH_READING * m->budget) {
-        m->counters_old = true;
-    }
     for (int l = 0; l < LTN_DETAILS; l++) {
-        ret->probe_share[l] = most < m->budget ? most : 0.0;
+        ret->probe_share[l] = most;
     }
 }
