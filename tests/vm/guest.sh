@@ -1,5 +1,6 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=dash
 # First process of the emulated machine. Prints lines "VM <what> <value>", the last one "VM result ...".
 export PATH=/bin LTN_DB=/tmp/a.db SIMGPU_DIR=/dev/shm/sim LD_LIBRARY_PATH=/simgpu:/lib
 busybox mkdir -p /proc /sys /dev /tmp
@@ -58,10 +59,10 @@ say "links $(sed -n 's/.*tracing with \([a-z]*\) links.*/\1/p' /tmp/agent)"
 run() {
     name=$1
     shift
-    simtrain "$@" --tally /tmp/$name.tally --report /tmp/$name.report >/tmp/$name.log 2>&1
+    simtrain "$@" --tally "/tmp/$name.tally" --report "/tmp/$name.report" >"/tmp/$name.log" 2>&1
     say "exit $name $?"
-    say "tally $name $(tr -d '\n ' </tmp/$name.tally)"
-    say "report $name $(tr -d '\n' </tmp/$name.report)"
+    say "tally $name $(tr -d '\n ' <"/tmp/$name.tally")"
+    say "report $name $(tr -d '\n' <"/tmp/$name.report")"
 }
 run storm --storm --threads 2 --streams 2 --kernel-us 0 --steps 4000
 run churn --churn --steps 500
@@ -82,4 +83,4 @@ done
 wait $agent
 say "agent_exit $?"
 sed 's/^/VM agent /' /tmp/agent
-end done
+end "done"
