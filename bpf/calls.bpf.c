@@ -278,14 +278,14 @@ static __always_inline void enter_outermost(struct ltn_task *t, struct ltn_frame
 static __always_inline int only_counted(ltn_u64 cookie, ltn_u32 depth)
 {
     ltn_u32 off = control.off;
-    if (!(off & (LTN_OFF_NESTED | LTN_OFF_LAUNCH))) {
+    if (!(off & (LTN_DOWN_NESTED | LTN_DOWN_LAUNCH))) {
         return 0;
     }
     ltn_u32 cls = LTN_COOKIE_CLASS(cookie);
     if (cls == LTN_CLASS_COLLECTIVE || cls == LTN_CLASS_COMM) {
         return 0;
     }
-    if (!((off & LTN_OFF_NESTED) && depth > 0) && !((off & LTN_OFF_LAUNCH) && !may_hang(cookie))) {
+    if (!((off & LTN_DOWN_NESTED) && depth > 0) && !((off & LTN_DOWN_LAUNCH) && !may_hang(cookie))) {
         return 0;
     }
     return (bpf_get_prandom_u32() & (LTN_TIMED_ONE_IN - 1)) != 0;

@@ -313,10 +313,10 @@ struct ltn_bpf_config {
 };
 
 /* What is turned down, in struct ltn_bpf_control. Counts never are. */
-#define LTN_OFF_STACKS 0x01 /* no stack is taken */
-#define LTN_OFF_HOST   0x02 /* program families beside the calls do nothing */
-#define LTN_OFF_NESTED 0x04 /* of the calls made inside another one, few are timed */
-#define LTN_OFF_LAUNCH 0x08 /* the same of launches, asynchronous copies and memsets */
+#define LTN_DOWN_STACKS 0x01 /* no stack is taken */
+#define LTN_DOWN_HOST   0x02 /* program families beside the calls do nothing */
+#define LTN_DOWN_NESTED 0x04 /* of the calls made inside another one, few are timed */
+#define LTN_DOWN_LAUNCH 0x08 /* the same of launches, asynchronous copies and memsets */
 
 /* Of calls that are only counted, one in this many is timed all the same, so that there are
  * percentiles. A power of two. */
@@ -324,7 +324,7 @@ struct ltn_bpf_config {
 
 /* The global `control`: lies in memory that the agent has mapped and writes at any time. */
 struct ltn_bpf_control {
-    ltn_u32 off;  /* LTN_OFF_* */
+    ltn_u32 off;  /* LTN_DOWN_* */
     ltn_u32 thin; /* a record that may be thinned is kept once in so many, with that weight; 1: each
                    */
 };

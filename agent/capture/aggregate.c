@@ -42,6 +42,7 @@ struct ltn_aggregate {
     pthread_t thread;
     _Atomic int stop;
     _Atomic uint32_t functions;
+    _Atomic uint64_t map_bytes;
     pthread_mutex_t stats_lock; /* guards shared and price */
     struct ltn_aggregate_stats shared;
     struct ltn_price_health price;    /* as told, guarded likewise */
@@ -403,7 +404,7 @@ static void fill_health(struct ltn_aggregate *a, struct ltn_agent_health *h)
     h->windows_dropped = a->stats.windows_dropped;
     h->records_dropped = drain.dropped_total + drain.malformed_total + a->stats.calls_dropped +
                          a->stats.unknown_records;
-    h->map_bytes = a->opts.map_bytes;
+    h->map_bytes = atomic_load(&a->map_bytes);
     h->cpu_seconds = (double)ltn_cpu_self_ns() / 1e9;
     h->rss_bytes = own_rss_bytes();
     h->traced_processes = (uint32_t)a->procs.by_tgid.len;
@@ -507,6 +508,7 @@ struct ltn_aggregate *ltn_aggregate_new(const struct ltn_aggregate_opts *opts)
         return NULL;
     }
     a->opts = *opts;
+    a->map_bytes = opts->map_bytes;
     a->price = (struct ltn_price_health){.probe_share = -1.0, .own_share = -1.0};
     ltn_procs_init(&a->procs, PROCS_MAX, opts->node != NULL ? opts->node : "");
     (void)pthread_mutex_init(&a->stats_lock, NULL);
@@ -550,6 +552,11 @@ void ltn_aggregate_free(struct ltn_aggregate *a)
 void ltn_aggregate_set_probes(struct ltn_aggregate *a, uint32_t functions)
 {
     atomic_store(&a->functions, functions);
+}
+
+void ltn_aggregate_set_map_bytes(struct ltn_aggregate *a, uint64_t bytes)
+{
+    atomic_store(&a->map_bytes, bytes);
 }
 
 void ltn_aggregate_set_price(struct ltn_aggregate *a, const struct ltn_price_health *price)

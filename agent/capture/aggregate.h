@@ -52,6 +52,9 @@ void ltn_aggregate_free(struct ltn_aggregate *a);
 /* How many functions are attached, for the health part of windows. Any thread. */
 void ltn_aggregate_set_probes(struct ltn_aggregate *a, uint32_t functions);
 
+/* Bytes that the kernel's maps take, for the health part of windows. Any thread. */
+void ltn_aggregate_set_map_bytes(struct ltn_aggregate *a, uint64_t bytes);
+
 /* What the governor says, for the health part of windows; `thin` and `thinned` are filled in here.
  * Any thread. */
 void ltn_aggregate_set_price(struct ltn_aggregate *a, const struct ltn_price_health *price);

@@ -8,6 +8,7 @@
 #include "bpf/event.h"
 
 #define DECIDE_EACH_NS (900 * LTN_NS_PER_MS)
+#define MAPS_EACH_NS   (10 * LTN_NS_PER_S)
 /* Without a budget processes are looked at as if it were this. */
 #define BUDGET_TO_LOOK_AT 0.02
 
@@ -18,9 +19,9 @@ struct setting {
     const char *text; /* what is given up at this level */
 };
 
-#define NO_STACKS LTN_OFF_STACKS
-#define NO_HOST   (NO_STACKS | LTN_OFF_HOST)
-#define NO_NESTED (NO_HOST | LTN_OFF_NESTED)
+#define NO_STACKS LTN_DOWN_STACKS
+#define NO_HOST   (NO_STACKS | LTN_DOWN_HOST)
+#define NO_NESTED (NO_HOST | LTN_DOWN_NESTED)
 
 static const struct setting settings[LTN_DETAILS] = {
     [LTN_DETAIL_FULL] = {0, 1, "everything is on"},
@@ -32,7 +33,7 @@ static const struct setting settings[LTN_DETAILS] = {
         {NO_NESTED, 100,
          "no stacks, one record in 100, no host events, of calls inside others "
          "one in 16 timed"},
-    [LTN_DETAIL_COUNTS] = {NO_NESTED | LTN_OFF_LAUNCH, 100,
+    [LTN_DETAIL_COUNTS] = {NO_NESTED | LTN_DOWN_LAUNCH, 100,
                            "no stacks, one record in 100, no host events, of launches, copies and "
                            "calls inside others one in 16 timed"},
 };
@@ -107,6 +108,10 @@ void ltn_price_tick(struct ltn_price *p, struct ltn_probes *probes, struct ltn_d
         say_change(p, &in);
     }
     say_exhausted(p, &in);
+    if (now_ns >= p->maps_ns) {
+        p->maps_ns = now_ns + MAPS_EACH_NS;
+        ltn_aggregate_set_map_bytes(aggregate, ltn_probes_map_bytes(probes));
+    }
     p->health.detail = level;
     p->health.probe_share = in.probe_share[level];
     p->health.own_share = in.own_share;

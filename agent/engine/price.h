@@ -18,6 +18,7 @@ struct ltn_price {
     struct ltn_probe_price price;
     struct ltn_price_health health;
     uint64_t next_ns; /* of the next decision */
+    uint64_t maps_ns; /* when the size of the maps is looked at again */
     bool told_exhausted;
 };
 

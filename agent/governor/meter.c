@@ -48,7 +48,8 @@ struct ltn_meter {
     struct ltn_map counters; /* {tgid, op} -> struct counter */
     uint64_t reading_ns;     /* the moment of the reading under way */
     struct process_rates *rates;
-    struct ltn_map by_tgid; /* where a process is in rates, plus one */
+    bool stepped[LTN_OP_COUNT]; /* some probe of the op is stepped through */
+    struct ltn_map by_tgid;     /* where a process is in rates, plus one */
     size_t rate_count;
     size_t rate_cap;
     /* Statistics of the kernel. */
@@ -96,7 +97,7 @@ double ltn_meter_share(const struct ltn_call_rates *r, const struct ltn_probe_pr
     double nested = level >= LTN_DETAIL_NO_NESTED ? price->entry_ns : price->pair_ns;
     double launch = level >= LTN_DETAIL_COUNTS ? price->entry_ns : price->pair_ns;
     return (r->nested * nested + r->launches * launch + r->entries_only * price->entry_ns +
-            r->others * price->pair_ns * OTHER_FACTOR) *
+            r->others * price->pair_ns * OTHER_FACTOR + r->stepped * price->step_ns) *
            NS;
 }
 
@@ -125,7 +126,8 @@ static struct process_rates *rates_of(struct ltn_meter *m, uint32_t tgid)
     return &m->rates[m->rate_count++];
 }
 
-static void add_rate(struct ltn_call_rates *r, uint32_t op, double calls, double nested)
+static void add_rate(struct ltn_call_rates *r, uint32_t op, double calls, double nested,
+                     bool stepped)
 {
     const struct ltn_op *o = ltn_op_get(op);
     uint64_t cookie = o != NULL ? o->cookie : 0;
@@ -133,6 +135,7 @@ static void add_rate(struct ltn_call_rates *r, uint32_t op, double calls, double
     bool quick = (LTN_COOKIE_FLAGS(cookie) & LTN_OP_BLOCKING) == 0 &&
                  (cls == LTN_CLASS_LAUNCH || cls == LTN_CLASS_COPY || cls == LTN_CLASS_MEMSET);
     r->nested += nested;
+    r->stepped += stepped ? calls : 0.0;
     if ((LTN_COOKIE_FLAGS(cookie) & LTN_OP_ENTRY_ONLY) != 0) {
         r->entries_only += calls - nested;
     } else if (quick) {
@@ -175,7 +178,7 @@ static void on_counter(const void *k, const void *value, void *arg)
     if (p != NULL && same && m->reading_ns > c->read_ns) {
         double per_s = 1e9 / (double)(m->reading_ns - c->read_ns);
         add_rate(&p->r, key.op, (double)(calls - c->calls) * per_s,
-                 (double)(nested - c->nested) * per_s);
+                 (double)(nested - c->nested) * per_s, key.op < LTN_OP_COUNT && m->stepped[key.op]);
     }
     c->calls = calls;
     c->nested = nested;
@@ -195,6 +198,22 @@ static void forget_gone(struct ltn_meter *m)
             n++;
         }
     }
+}
+
+/* True when there is any. */
+static bool find_stepped(struct ltn_meter *m)
+{
+    bool any = false;
+    size_t pos = 0;
+    const struct ltn_probe_site *site;
+    memset(m->stepped, 0, sizeof(m->stepped));
+    while ((site = ltn_probes_next(m->probes, &pos)) != NULL) {
+        if (site->site.kind == LTN_SITE_SINGLE_STEPPED && site->op < LTN_OP_COUNT) {
+            m->stepped[site->op] = true;
+            any = true;
+        }
+    }
+    return any;
 }
 
 /* Fills in the shares of the dearest process. */
@@ -279,7 +298,9 @@ void ltn_meter_read(struct ltn_meter *m, uint64_t now_ns, struct ltn_governor_in
     read_statistics(m, now_ns);
     ret->calls_per_s = calls_per_s;
     ret->own_share = (m->own_share > 0.0 ? m->own_share : 0.0) + m->programs_share;
-    const struct ltn_call_rates all = {.others = calls_per_s};
+    /* The most that one process can lose: as if all calls were its own, and of the dearest kind. */
+    const struct ltn_call_rates all = {.others = calls_per_s,
+                                       .stepped = find_stepped(m) ? calls_per_s : 0.0};
     double most = ltn_meter_share(&all, &m->price, LTN_DETAIL_FULL);
     if (most >= WORTH_READING * m->budget) {
         read_processes(m, now_ns, ret, ret_pid);

@@ -34,7 +34,8 @@ struct ltn_call_rates {
     double launches;     /* launches, asynchronous copies, memsets: outermost ones */
     double entries_only; /* functions without a return probe */
     double others;
-    double nested; /* made inside another traced call */
+    double nested;  /* made inside another traced call */
+    double stepped; /* of all these: through a probe that the kernel must step through */
 };
 
 /* Share of its time that such a process loses at a level. */

@@ -14,14 +14,16 @@
 #include "probe/ops.h"
 #include "probe/probes_internal.h"
 
-#define ROUNDS  8
-#define CALLS   250
-#define WARM_UP 50
+#define ROUNDS        8
+#define CALLS         250
+#define CALLS_STEPPED 25
 /* Where nothing could be measured: a virtual machine of 2024 (docs/performance.md). */
 #define USUAL_PAIR_NS  1010.0
 #define USUAL_ENTRY_NS 650.0
+#define USUAL_STEP_NS  9300.0
 
-/* Begins as the functions of CUDA do, so that its probe costs what theirs cost. */
+/* The first begins as most functions of CUDA do, so that its probe costs what theirs cost; the
+ * first instruction of the second is one that the kernel cannot do by itself. */
 #if defined(__x86_64__)
 __asm__(".pushsection .text\n"
         ".p2align 6\n"
@@ -35,6 +37,14 @@ __asm__(".pushsection .text\n"
         "    pop %rbp\n"
         "    ret\n"
         ".size ltn_price_target, . - ltn_price_target\n"
+        ".p2align 6\n"
+        ".globl ltn_price_stepped\n"
+        ".hidden ltn_price_stepped\n"
+        ".type ltn_price_stepped, @function\n"
+        "ltn_price_stepped:\n"
+        "    xor %eax, %eax\n"
+        "    ret\n"
+        ".size ltn_price_stepped, . - ltn_price_stepped\n"
         ".popsection\n");
 #elif defined(__aarch64__)
 __asm__(".pushsection .text\n"
@@ -48,23 +58,30 @@ __asm__(".pushsection .text\n"
         "    ldp x29, x30, [sp], #16\n"
         "    ret\n"
         ".size ltn_price_target, . - ltn_price_target\n"
+        ".p2align 6\n"
+        ".globl ltn_price_stepped\n"
+        ".hidden ltn_price_stepped\n"
+        ".type ltn_price_stepped, %function\n"
+        "ltn_price_stepped:\n"
+        "    mov w0, #0\n"
+        "    ret\n"
+        ".size ltn_price_stepped, . - ltn_price_stepped\n"
         ".popsection\n");
 #endif
 int ltn_price_target(void);
+int ltn_price_stepped(void);
 
 /* The best of some rounds: what else happens on the machine only ever adds. */
-static double ns_per_call(void)
+static double ns_per_call(int (*fn)(void), int calls)
 {
     double best = 0.0;
-    for (int i = 0; i < WARM_UP; i++) {
-        (void)ltn_price_target();
-    }
+    (void)fn();
     for (int r = 0; r < ROUNDS; r++) {
         uint64_t from = ltn_now_mono_ns();
-        for (int i = 0; i < CALLS; i++) {
-            (void)ltn_price_target();
+        for (int i = 0; i < calls; i++) {
+            (void)fn();
         }
-        double ns = (double)(ltn_now_mono_ns() - from) / CALLS;
+        double ns = (double)(ltn_now_mono_ns() - from) / calls;
         best = r == 0 || ns < best ? ns : best;
     }
     return best;
@@ -112,46 +129,61 @@ static void wipe(const struct ltn_probe_maps *maps, uint32_t tgid)
     zero_counters(maps->drops, LTN_DROPS);
 }
 
-/* Measures both with the probe in place. False when the programs did not count this process. */
-static bool measure(struct ltn_probes *p, uint32_t tgid, double bare_ns,
-                    struct ltn_probe_price *ret)
+/* A probe on one of the two functions, for as long as it is measured. */
+static int attach(struct ltn_probes *p, int fd, int (*fn)(void))
+{
+    int (*volatile address)(void) = fn;
+    struct ltn_link_site site = {
+        .cookie = LTN_COOKIE(LTN_OP_NONE, LTN_CLASS_LAUNCH, LTN_DECODE_NONE, 0, LTN_ARG_NONE, 0)};
+    int rc = ltn_probes_own_offset((uintptr_t)address, &site.offset_bytes);
+    return rc < 0 ? rc : ltn_probes_attach_site(p, fd, &site);
+}
+
+static void measure_pair(struct ltn_probes *p, int fd, uint32_t tgid, struct ltn_probe_price *ret)
 {
     struct ltn_probe_maps maps = ltn_probes_maps(p);
-    double pair = ns_per_call() - bare_ns;
-    if (!was_counted(&maps, tgid) || pair <= 0.0) {
-        return false;
+    double bare_ns = ns_per_call(ltn_price_target, CALLS);
+    if (attach(p, fd, ltn_price_target) != 0) {
+        return;
     }
-    ltn_probes_set_off(p, LTN_OFF_LAUNCH);
-    double entry = ns_per_call() - bare_ns;
-    ltn_probes_set_off(p, 0);
-    ret->pair_ns = pair;
-    ret->entry_ns = entry > 0.0 && entry < pair ? entry : pair;
-    ret->measured = true;
-    return true;
+    double pair = ns_per_call(ltn_price_target, CALLS) - bare_ns;
+    if (was_counted(&maps, tgid) && pair > 0.0) {
+        ltn_probes_set_off(p, LTN_DOWN_LAUNCH);
+        double entry = ns_per_call(ltn_price_target, CALLS) - bare_ns;
+        ltn_probes_set_off(p, 0);
+        ret->pair_ns = pair;
+        ret->entry_ns = entry > 0.0 && entry < pair ? entry : pair;
+        ret->measured = true;
+    }
+    ltn_probes_detach(p, LTN_PROBES_OWN_FILE);
+}
+
+static void measure_step(struct ltn_probes *p, int fd, struct ltn_probe_price *ret)
+{
+    if (!ret->measured || attach(p, fd, ltn_price_stepped) != 0) {
+        return;
+    }
+    double stepped = ns_per_call(ltn_price_stepped, CALLS_STEPPED);
+    ret->step_ns = stepped > ret->pair_ns ? stepped - ret->pair_ns : 0.0;
+    ltn_probes_detach(p, LTN_PROBES_OWN_FILE);
 }
 
 void ltn_probes_measure_price(struct ltn_probes *p, struct ltn_probe_price *ret)
 {
-    *ret = (struct ltn_probe_price){.pair_ns = USUAL_PAIR_NS, .entry_ns = USUAL_ENTRY_NS};
+    *ret = (struct ltn_probe_price){
+        .pair_ns = USUAL_PAIR_NS, .entry_ns = USUAL_ENTRY_NS, .step_ns = USUAL_STEP_NS};
     const uint64_t none[16] = {0}; /* at least as long as a value of the map */
     uint32_t tgid = (uint32_t)getpid();
-    int (*volatile target)(void) = ltn_price_target;
-    struct ltn_link_site site = {
-        .cookie = LTN_COOKIE(LTN_OP_NONE, LTN_CLASS_LAUNCH, LTN_DECODE_NONE, 0, LTN_ARG_NONE, 0)};
     struct ltn_probe_maps maps = ltn_probes_maps(p);
     int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || ltn_probes_own_offset((uintptr_t)target, &site.offset_bytes) != 0) {
-        if (fd >= 0) {
-            (void)close(fd);
-        }
+    if (fd < 0) {
         return;
     }
-    double bare_ns = ns_per_call();
     /* An entry in the table of processes keeps this one from being reported as newly seen. */
     (void)bpf_map_update_elem(maps.processes, &tgid, none, BPF_ANY);
-    if (ltn_probes_add_pid(p, (pid_t)tgid) == 0 && ltn_probes_attach_site(p, fd, &site) == 0) {
-        (void)measure(p, tgid, bare_ns, ret);
-        ltn_probes_detach(p, LTN_PROBES_OWN_FILE);
+    if (ltn_probes_add_pid(p, (pid_t)tgid) == 0) {
+        measure_pair(p, fd, tgid, ret);
+        measure_step(p, fd, ret);
     }
     (void)ltn_probes_del_pid(p, (pid_t)tgid);
     wipe(&maps, tgid);

@@ -591,6 +591,11 @@ void ltn_probes_info(const struct ltn_probes *p, struct ltn_probes_info *ret)
     }
 }
 
+uint64_t ltn_probes_map_bytes(const struct ltn_probes *p)
+{
+    return all_map_bytes(p->skel);
+}
+
 const struct ltn_probe_site *ltn_probes_next(const struct ltn_probes *p, size_t *pos)
 {
     size_t at = (*pos)++;

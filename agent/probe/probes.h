@@ -75,8 +75,8 @@ struct ltn_probe_maps {
 };
 struct ltn_probe_maps ltn_probes_maps(const struct ltn_probes *p);
 
-/* Turns parts of the programs down (LTN_OFF_* of bpf/event.h) or up again, for every process. Costs
- * nothing, takes effect with the next call. */
+/* Turns parts of the programs down (LTN_DOWN_* of bpf/event.h) or up again, for every process.
+ * Costs nothing, takes effect with the next call. */
 void ltn_probes_set_off(struct ltn_probes *p, uint32_t off);
 
 /* Where the programs look up how much records are thinned out; may be written (with an atomic
@@ -90,10 +90,13 @@ struct ltn_probes_info {
     size_t files;
     size_t functions;
     size_t single_stepped;
-    uint64_t map_bytes;
+    uint64_t map_bytes; /* as of load; ltn_probes_map_bytes looks again */
     bool sched;
 };
 void ltn_probes_info(const struct ltn_probes *p, struct ltn_probes_info *ret);
+
+/* Bytes that the kernel takes for all maps now; some grow as they fill. A few dozen small reads. */
+uint64_t ltn_probes_map_bytes(const struct ltn_probes *p);
 
 /* Attached functions one by one: start with *pos = 0; NULL at the end. Owned by p, valid until the
  * next attach or detach. */

@@ -12,7 +12,8 @@
 #include "governor/governor.h"
 #include "governor/meter.h"
 
-static const struct ltn_probe_price price = {.pair_ns = 1000.0, .entry_ns = 600.0};
+static const struct ltn_probe_price price = {
+    .pair_ns = 1000.0, .entry_ns = 600.0, .step_ns = 9000.0};
 static struct ltn_governor g;
 static uint64_t now_s;
 
@@ -56,6 +57,10 @@ static void the_price_of_a_level(void **state)
     full -= 500 * 400e-9;
     assert_true(fabs(ltn_meter_share(&r, &price, LTN_DETAIL_NO_NESTED) - full) < 1e-12);
     full -= 1000 * 400e-9;
+    assert_true(fabs(ltn_meter_share(&r, &price, LTN_DETAIL_COUNTS) - full) < 1e-12);
+    /* Stepping through a probe is not saved by timing less. */
+    r.stepped = 100;
+    full += 100 * 9000e-9;
     assert_true(fabs(ltn_meter_share(&r, &price, LTN_DETAIL_COUNTS) - full) < 1e-12);
 }
 

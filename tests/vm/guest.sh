@@ -47,6 +47,12 @@ lanterne check >/tmp/check 2>&1
 say "check_exit $?"
 sed 's/^/VM check /' /tmp/check
 
+# What this kernel does not have is refused, not tried.
+for kind in session multi; do
+    lanterne agent --attach $kind --duration 1s --listen off --db /tmp/no.db >/tmp/no 2>&1
+    say "refused $kind $?"
+done
+
 lanterne agent --db $LTN_DB --node vm --window 2s --budget 0 --listen off --cuda-lib /simgpu/libcudart.so.12 \
     --cuda-lib /simgpu/libcuda.so.1 --cuda-lib /simgpu/libnccl.so.2 >/tmp/agent 2>&1 &
 agent=$!

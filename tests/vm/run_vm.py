@@ -222,6 +222,8 @@ def judge(text):
     require(not failed, f"check: {failed}")
     require(said.one("check_exit") == "0", f"check ended with {said.one('check_exit')}")
     require({x.split()[1] for x in said.all("exit")} == {"0"}, f"programs ended with {said.all('exit')}")
+    require(said.one("links") == "perf" and sorted(said.all("refused")) == ["multi 3", "session 3"],
+            f"links {said.one('links')}, refused {said.all('refused')}")
     calls = check_counts(said)
     health = rows(said.one("health"))[0]
     drops = json.loads(health["drops"])
