@@ -8,6 +8,7 @@
 #include "bpf/event.h"
 
 #define DECIDE_EACH_NS (900 * LTN_NS_PER_MS)
+#define SAY_AGAIN_NS   (60 * LTN_NS_PER_S)
 #define MAPS_EACH_NS   (10 * LTN_NS_PER_S)
 /* Without a budget processes are looked at as if it were this. */
 #define BUDGET_TO_LOOK_AT 0.02
@@ -79,15 +80,19 @@ static void say_change(struct ltn_price *p, const struct ltn_governor_input *in)
 static void say_exhausted(struct ltn_price *p, const struct ltn_governor_input *in)
 {
     const struct ltn_governor *g = &p->governor;
-    bool last = g->level == LTN_DETAILS - 1;
-    if (g->exhausted && last && !p->told_exhausted) {
-        ltn_log_warn("counting alone takes %.1f %% of process %u, more than the budget of %.1f %%; "
-                     "leave it out with --pid, --user or --cgroup, or accept that",
+    if (g->exhausted && !p->told_exhausted) {
+        ltn_log_warn("tracing takes %.1f %% of process %u at the least, more than the budget of "
+                     "%.1f %%; leave it out with --pid, --user or --cgroup, or accept that",
                      in->probe_share[LTN_DETAILS - 1] * 100.0, p->health.probe_pid,
                      g->conf.budget * 100.0);
         p->told_exhausted = true;
     }
-    p->told_exhausted = p->told_exhausted && last;
+    /* Said again only after a long time within the budget. */
+    if (g->exhausted) {
+        p->quiet_ns = in->now_ns;
+    } else if (p->told_exhausted && in->now_ns - p->quiet_ns > SAY_AGAIN_NS) {
+        p->told_exhausted = false;
+    }
 }
 
 void ltn_price_tick(struct ltn_price *p, struct ltn_probes *probes, struct ltn_drain *drain,

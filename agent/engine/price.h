@@ -20,6 +20,7 @@ struct ltn_price {
     uint64_t next_ns; /* of the next decision */
     uint64_t maps_ns; /* when the size of the maps is looked at again */
     bool told_exhausted;
+    uint64_t quiet_ns; /* when it was exhausted last */
 };
 
 /* Nothing may be attached yet. budget 0: all is measured and reported, nothing turned down. 0 or

@@ -8,11 +8,15 @@
 #define OVER_PROBES 2
 #define OVER_OWN    10
 /* Detail comes back only with room to spare, and after calm. */
+#define WORTH_IT        1.05 /* less saved is nothing saved */
 #define ROOM            0.7
 #define CALM_PROBES_NS  (10 * SECOND)
 #define PATIENCE_NS     (30 * SECOND)
 #define PATIENCE_MAX_NS (600 * SECOND)
 #define SWING_NS        (60 * SECOND)
+/* From here on it is worth giving something up for the agent's own sake. */
+#define WORTH_RECORDS_PER_S  100.0
+#define WORTH_PROGRAMS_SHARE 0.002
 /* Beyond it only the traced program is helped, not the agent. */
 #define LAST_FOR_OWN LTN_DETAIL_NO_HOST
 
@@ -30,16 +34,16 @@ double ltn_governor_own_limit(double calls_per_s)
     return LTN_GOVERNOR_WORK + (LTN_GOVERNOR_BUSY - LTN_GOVERNOR_WORK) * (load < 1.0 ? load : 1.0);
 }
 
-/* The most detailed level at which no process loses more than the limit; the last when there is
- * none. */
+/* The most detailed level at which no process loses more than the limit. When there is none, the
+ * most detailed of those that save about as much as can be saved. */
 static enum ltn_detail level_within(const struct ltn_governor_input *in, double limit)
 {
-    for (int l = 0; l < LTN_DETAILS; l++) {
-        if (in->probe_share[l] <= limit) {
-            return (enum ltn_detail)l;
-        }
+    double least = in->probe_share[LTN_DETAILS - 1] * WORTH_IT;
+    int l = 0;
+    while (l < LTN_DETAILS - 1 && in->probe_share[l] > limit && in->probe_share[l] > least) {
+        l++;
     }
-    return (enum ltn_detail)(LTN_DETAILS - 1);
+    return (enum ltn_detail)l;
 }
 
 /* What each level would cost is known, so it goes where it must go at once, and back likewise. */
@@ -47,7 +51,8 @@ static void decide_probes(struct ltn_governor *g, const struct ltn_governor_inpu
 {
     enum ltn_detail needed = level_within(in, g->conf.budget);
     enum ltn_detail easy = level_within(in, g->conf.budget * ROOM);
-    g->exhausted = in->probe_share[LTN_DETAILS - 1] > g->conf.budget;
+    g->over_all = in->probe_share[LTN_DETAILS - 1] > g->conf.budget ? g->over_all + 1 : 0;
+    g->exhausted = g->over_all >= OVER_PROBES;
     g->over_probes = needed > g->by_probes ? g->over_probes + 1 : 0;
     if (g->over_probes >= OVER_PROBES) {
         g->by_probes = needed;
@@ -65,20 +70,37 @@ static void decide_probes(struct ltn_governor *g, const struct ltn_governor_inpu
     }
 }
 
+/* Would this level save the agent anything? */
+static bool helps_own(const struct ltn_governor_input *in, enum ltn_detail level)
+{
+    return level < LTN_DETAIL_NO_HOST ? in->records_per_s >= WORTH_RECORDS_PER_S
+                                      : in->programs_share >= WORTH_PROGRAMS_SHARE;
+}
+
+static enum ltn_detail next_for_own(const struct ltn_governor_input *in, enum ltn_detail level)
+{
+    for (enum ltn_detail l = level + 1; l <= LAST_FOR_OWN; l++) {
+        if (helps_own(in, l)) {
+            return l;
+        }
+    }
+    return level;
+}
+
 /* What a level saves the agent itself is only seen afterwards: one at a time, and more patience
  * each time it proves wrong to have come back. */
 static void decide_own(struct ltn_governor *g, const struct ltn_governor_input *in)
 {
     double limit = ltn_governor_own_limit(in->calls_per_s);
     g->over_own = in->own_share > limit ? g->over_own + 1 : 0;
-    if (g->over_own >= OVER_OWN && g->by_own < LAST_FOR_OWN) {
+    if (g->over_own >= OVER_OWN && next_for_own(in, g->by_own) != g->by_own) {
         bool swings = g->raised_own_ns != 0 && in->now_ns - g->raised_own_ns < SWING_NS;
         g->patience_ns = swings ? g->patience_ns * 2 : PATIENCE_NS;
         g->patience_ns = g->patience_ns < PATIENCE_MAX_NS ? g->patience_ns : PATIENCE_MAX_NS;
-        g->by_own++;
+        g->by_own = next_for_own(in, g->by_own);
         g->over_own = 0;
     }
-    if (g->by_own == 0 || in->own_share > limit * ROOM) {
+    if (g->by_own == 0 || (in->own_share > limit * ROOM && helps_own(in, g->by_own))) {
         g->calm_own_ns = 0;
         return;
     }

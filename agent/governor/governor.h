@@ -33,6 +33,8 @@ struct ltn_governor_input {
     double probe_share[LTN_DETAILS];
     double own_share; /* the agent's CPU time with that of its kernel programs, of one core */
     double calls_per_s;
+    double records_per_s;  /* as if none were thinned out */
+    double programs_share; /* of own_share: scheduler, process and host programs */
 };
 
 enum ltn_governor_reason {
@@ -47,6 +49,7 @@ struct ltn_governor {
     enum ltn_detail by_own;    /* level that the agent's own time asks for */
     unsigned over_probes;      /* decisions in a row */
     unsigned over_own;
+    unsigned over_all;       /* decisions in a row at which no level was enough */
     uint64_t calm_probes_ns; /* since when less would do; 0 = it would not */
     uint64_t calm_own_ns;
     uint64_t raised_own_ns; /* when by_own came back a level, to tell swinging */
@@ -54,7 +57,7 @@ struct ltn_governor {
     /* The outcome. */
     enum ltn_detail level;
     enum ltn_governor_reason reason;
-    bool exhausted; /* the last level does not bring the cost under the budget */
+    bool exhausted; /* no level brings the cost under the budget */
 };
 
 void ltn_governor_init(struct ltn_governor *g, const struct ltn_governor_conf *conf);

@@ -42,6 +42,7 @@ struct ltn_meter {
     double budget;
     uint64_t last_ns;
     uint64_t last_calls; /* all processes */
+    uint64_t last_records;
     uint64_t last_own_ns;
     double own_share; /* smoothed; negative before the first */
     /* Counters of single processes. */
@@ -289,14 +290,18 @@ void ltn_meter_read(struct ltn_meter *m, uint64_t now_ns, struct ltn_governor_in
     bool first = m->last_ns == 0 || now_ns <= m->last_ns;
     double seconds = first ? 1.0 : (double)(now_ns - m->last_ns) * NS;
     double calls_per_s = first ? 0.0 : (double)(seen[LTN_SEEN_CALLS] - m->last_calls) / seconds;
+    uint64_t records = seen[LTN_SEEN_EMITTED] + seen[LTN_SEEN_THINNED];
     if (!first) {
+        ret->records_per_s = (double)(records - m->last_records) / seconds;
         read_own(m, own_ns, seconds);
     }
     m->last_ns = now_ns;
     m->last_calls = seen[LTN_SEEN_CALLS];
+    m->last_records = records;
     m->last_own_ns = own_ns;
     read_statistics(m, now_ns);
     ret->calls_per_s = calls_per_s;
+    ret->programs_share = m->programs_share;
     ret->own_share = (m->own_share > 0.0 ? m->own_share : 0.0) + m->programs_share;
     /* The most that one process can lose: as if all calls were its own, and of the dearest kind. */
     const struct ltn_call_rates all = {.others = calls_per_s,

@@ -16,11 +16,15 @@ static const struct ltn_probe_price price = {
     .pair_ns = 1000.0, .entry_ns = 600.0, .step_ns = 9000.0};
 static struct ltn_governor g;
 static uint64_t now_s;
+static double records_per_s;
+static double programs_share;
 
 static void start(const struct ltn_governor_conf *conf)
 {
     ltn_governor_init(&g, conf);
     now_s = 100;
+    records_per_s = 1000.0;
+    programs_share = 0.01;
 }
 
 static int fresh(void **state)
@@ -35,7 +39,10 @@ static unsigned pass(double launches, double own_share, unsigned seconds)
 {
     unsigned changes = 0;
     struct ltn_call_rates r = {.launches = launches, .nested = launches};
-    struct ltn_governor_input in = {.own_share = own_share, .calls_per_s = 2 * launches};
+    struct ltn_governor_input in = {.own_share = own_share,
+                                    .calls_per_s = 2 * launches,
+                                    .records_per_s = records_per_s,
+                                    .programs_share = programs_share};
     for (int l = 0; l < LTN_DETAILS; l++) {
         in.probe_share[l] = ltn_meter_share(&r, &price, (enum ltn_detail)l);
     }
@@ -132,6 +139,37 @@ static void the_agents_own_time_lowers_detail_level_by_level(void **state)
     assert_int_equal(g.level, LTN_DETAIL_FULL);
 }
 
+/* At rest there is nothing to give up: no level is taken for nothing, and none is kept. */
+static void what_saves_nothing_is_not_given_up(void **state)
+{
+    (void)state;
+    records_per_s = 3.0;
+    programs_share = 0.0005;
+    assert_int_equal(pass(0, 0.02, 1000), 0);
+    programs_share = 0.005;
+    assert_int_equal(pass(0, 0.02, 10), 1);
+    assert_int_equal(g.level, LTN_DETAIL_NO_HOST);
+    programs_share = 0.0005;
+    assert_int_equal(pass(0, 0.02, 1000), LTN_DETAIL_NO_HOST);
+    assert_int_equal(g.level, LTN_DETAIL_FULL);
+}
+
+/* Links of other kinds pay for both traps whatever is turned down. */
+static void detail_that_saves_no_time_stays(void **state)
+{
+    (void)state;
+    struct ltn_governor_input in = {.own_share = 0.001};
+    for (int l = 0; l < LTN_DETAILS; l++) {
+        in.probe_share[l] = 0.51 - 0.002 * l;
+    }
+    for (unsigned i = 0; i < 20; i++) {
+        in.now_ns = ++now_s * LTN_NS_PER_S;
+        assert_false(ltn_governor_decide(&g, &in));
+        assert_int_equal(g.exhausted, i >= 1);
+    }
+    assert_int_equal(g.level, LTN_DETAIL_FULL);
+}
+
 static void much_work_may_cost_more(void **state)
 {
     (void)state;
@@ -194,6 +232,8 @@ int main(void)
         TEST(calm_brings_detail_back),
         TEST(at_the_edge_it_does_not_swing),
         TEST(the_agents_own_time_lowers_detail_level_by_level),
+        TEST(what_saves_nothing_is_not_given_up),
+        TEST(detail_that_saves_no_time_stays),
         TEST(much_work_may_cost_more),
         TEST(swinging_needs_more_patience_each_time),
         TEST(every_record_wanted_means_no_limit_for_the_agent),
