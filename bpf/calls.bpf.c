@@ -285,7 +285,8 @@ static __always_inline int only_counted(ltn_u64 cookie, ltn_u32 depth)
     if (cls == LTN_CLASS_COLLECTIVE || cls == LTN_CLASS_COMM) {
         return 0;
     }
-    if (!((off & LTN_DOWN_NESTED) && depth > 0) && !((off & LTN_DOWN_LAUNCH) && !may_hang(cookie))) {
+    if (!((off & LTN_DOWN_NESTED) && depth > 0) &&
+        !((off & LTN_DOWN_LAUNCH) && !may_hang(cookie))) {
         return 0;
     }
     return (bpf_get_prandom_u32() & (LTN_TIMED_ONE_IN - 1)) != 0;
