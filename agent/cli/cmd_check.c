@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "cli/bundle.h"
+#include "cli/check_price.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/store.h"
@@ -31,7 +32,6 @@
 #define ROOM_MIN_BYTES    (1ULL << 30)
 #define CAP_SYS_PTRACE    19
 #define OUT_BYTES         ((size_t)256 * 1024)
-#define PRICE_HIGH_NS     5000.0
 #define COLLECTOR_WAIT_NS (5 * LTN_NS_PER_S)
 
 struct check {
@@ -66,28 +66,24 @@ static void check_kernel(struct check *c)
     }
 }
 
-/* What a call costs here, and how many of them the budget allows. */
+/* What a call costs here, and what an agent that runs here has turned down for that. */
 static void check_price(struct check *c, struct ltn_probes *p)
 {
+    struct ltn_finding f;
     struct ltn_probe_price price;
-    char value[160];
     ltn_probes_measure_price(p, &price);
-    if (!price.measured) {
-        add(c, "price", LTN_FINDING_WARN, "not measured: the probe did not count", "");
-        return;
+    ltn_check_price(&price, c->o.budget_pct, &f);
+    add(c, f.name, f.level, f.value, f.advice);
+}
+
+static void check_detail(struct check *c)
+{
+    char path[4096];
+    struct ltn_finding f;
+    if (ltn_store_path(&c->o, geteuid() == 0, path, sizeof(path)) >= 0 &&
+        ltn_check_detail(path, &f)) {
+        add(c, f.name, f.level, f.value, f.advice);
     }
-    int n = snprintf(value, sizeof(value),
-                     "%.2f us a timed call, %.2f us a counted one, %.1f us more if stepped",
-                     price.pair_ns / 1e3, price.entry_ns / 1e3, price.step_ns / 1e3);
-    if (c->o.budget_pct > 0.0 && n > 0 && (size_t)n < sizeof(value)) {
-        (void)snprintf(value + n, sizeof(value) - (size_t)n,
-                       "; the budget of %g %% allows %.0f timed calls/s to a process",
-                       c->o.budget_pct, c->o.budget_pct * 1e7 / price.pair_ns);
-    }
-    bool dear = price.pair_ns > PRICE_HIGH_NS;
-    add(c, "price", dear ? LTN_FINDING_WARN : LTN_FINDING_OK, value,
-        dear ? "dearer than usual: the machine is busy, or its kernel steps through the probe"
-             : "");
 }
 
 static void check_programs(struct check *c)
@@ -408,6 +404,7 @@ int ltn_cmd_check(int argc, char **argv)
         check_programs(&c);
         check_gpu(&c);
         check_libraries(&c);
+        check_detail(&c);
         check_room(&c);
         check_clock(&c);
         check_collector(&c);

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import time
 
 import pytest
@@ -105,9 +106,16 @@ def test_over_the_budget_detail_goes_and_comes_back(procs, tmp_path):
                                   r" (\d+), the budget is 2.0 %", 10)
     assert said[1] == "counts" and float(said[2]) > 3 and int(said[3]) in {p.pid for p in running}
     agent.process.wait_log(r"tracing takes [\d.]+ % of process \d+ at the least, more than the budget", 5)
+    agent.wait_window(2)
+    check = procs.start(harness.program("lanterne"), "check", "--db", agent.db_path)
+    check.wait(60)
+    assert re.search(r"^warn +detail +down to counts; .* of process \d+", check.log(), re.M), check.log()
     cap.finish(running)
     agent.process.wait_log(r"detail is full again", 20)
     agent.wait_window(2)
+    check = procs.start(harness.program("lanterne"), "check", "--db", agent.db_path)
+    check.wait(60)
+    assert re.search(r"^ok +detail +full", check.log(), re.M), check.log()
     now = harness.http_get_json(f"http://127.0.0.1:{port}/api/v1/overview")
     assert now["agent"]["detail"] == "full" and now["agent"]["pair_ns"] > 100
     agent.stop()
