@@ -232,10 +232,16 @@ static void every_metric_is_as_described(void **state)
     expect("0|lanterne.agent.records|emitted", 0, "{record}", sum, 5);
     expect("0|lanterne.agent.drops|ring_calls", 3, "{record}", sum, 5);
     expect("0|process.cpu.time", 0.25, "s", sum, 5);
+    expect("0|lanterne.agent.detail", LTN_DETAIL_NO_HOST, "1", gauge, first);
+    expect("0|lanterne.agent.thinning", 100, "1", gauge, first);
+    expect("0|lanterne.agent.records.thinned", 9000, "{record}", sum, 5);
+    expect("0|lanterne.agent.probe.share", 0.015, "1", gauge, first);
+    expect("0|lanterne.agent.probe.duration", 950e-9, "s", gauge, first);
     for (size_t i = 0; i < sight.n; i++) {
         /* What could not be read is not sent. */
         assert_null(strstr(sight.points[i].key, "hw.power"));
         assert_null(strstr(sight.points[i].key, "pcie.generation"));
+        assert_null(strstr(sight.points[i].key, "agent.cpu.share"));
     }
     ltn_push_encoder_free(e);
 }
