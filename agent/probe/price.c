@@ -17,6 +17,7 @@
 #define ROUNDS        8
 #define CALLS         250
 #define CALLS_STEPPED 25
+#define ENTRIES_MAX   64 /* that measuring can leave behind, and more */
 /* Where nothing could be measured: a virtual machine of 2024 (docs/performance.md). */
 #define USUAL_PAIR_NS  1010.0
 #define USUAL_ENTRY_NS 650.0
@@ -114,17 +115,33 @@ static int discard(void *ctx, void *data, size_t size)
     return 0;
 }
 
-/* As if it had never been measured. */
-static void wipe(const struct ltn_probe_maps *maps, uint32_t tgid)
+/* Empties a map; key is room for one of its keys. */
+static void empty_map(int fd, void *key)
 {
-    struct ltn_op_key key = {.tgid = tgid, .op = LTN_OP_NONE};
-    (void)bpf_map_delete_elem(maps->op_stats, &key);
-    (void)bpf_map_delete_elem(maps->processes, &tgid);
-    struct ring_buffer *records = ring_buffer__new(maps->calls, discard, NULL, NULL);
+    for (int i = 0; i < ENTRIES_MAX && bpf_map_get_next_key(fd, NULL, key) == 0; i++) {
+        (void)bpf_map_delete_elem(fd, key);
+    }
+}
+
+static void empty_ring(int fd)
+{
+    struct ring_buffer *records = ring_buffer__new(fd, discard, NULL, NULL);
     if (records != NULL) {
         (void)ring_buffer__consume(records);
         ring_buffer__free(records);
     }
+}
+
+/* As if it had never been measured. Nothing else is attached yet, so all there is comes from here,
+ * also under the number that the kernel knows this process by where that is another. */
+static void wipe(const struct ltn_probe_maps *maps)
+{
+    struct ltn_op_key op;
+    uint32_t tgid;
+    empty_map(maps->op_stats, &op);
+    empty_map(maps->processes, &tgid);
+    empty_ring(maps->calls);
+    empty_ring(maps->critical);
     zero_counters(maps->seen, LTN_SEENS);
     zero_counters(maps->drops, LTN_DROPS);
 }
@@ -186,7 +203,7 @@ void ltn_probes_measure_price(struct ltn_probes *p, struct ltn_probe_price *ret)
         measure_step(p, fd, ret);
     }
     (void)ltn_probes_del_pid(p, (pid_t)tgid);
-    wipe(&maps, tgid);
+    wipe(&maps);
     (void)close(fd);
 }
 
