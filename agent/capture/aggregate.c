@@ -41,11 +41,13 @@ struct ltn_aggregate {
     struct ltn_pressure pressure;
     pthread_t thread;
     _Atomic int stop;
-    _Atomic uint32_t functions;
     _Atomic uint64_t map_bytes;
-    pthread_mutex_t stats_lock; /* guards shared and price */
+    pthread_mutex_t stats_lock; /* guards shared, price, coverage and activity */
     struct ltn_aggregate_stats shared;
-    struct ltn_price_health price;    /* as told, guarded likewise */
+    struct ltn_price_health price;
+    struct ltn_coverage coverage;
+    struct ltn_activity *activity; /* ascending tgid */
+    size_t activity_count;
     struct ltn_aggregate_stats stats; /* aggregate thread */
 };
 
@@ -408,20 +410,57 @@ static void fill_health(struct ltn_aggregate *a, struct ltn_agent_health *h)
     h->cpu_seconds = (double)ltn_cpu_self_ns() / 1e9;
     h->rss_bytes = own_rss_bytes();
     h->traced_processes = (uint32_t)a->procs.by_tgid.len;
-    h->attached_probes = atomic_load(&a->functions);
     (void)pthread_mutex_lock(&a->stats_lock);
+    h->coverage = a->coverage;
     h->price = a->price;
     (void)pthread_mutex_unlock(&a->stats_lock);
+    h->attached_probes = h->coverage.functions;
     h->price.thin = drain.thin;
     h->price.thinned = seen[LTN_SEEN_THINNED];
 }
 
+static int by_tgid(const void *a, const void *b)
+{
+    const struct ltn_activity *x = a;
+    const struct ltn_activity *y = b;
+    return (x->tgid > y->tgid) - (x->tgid < y->tgid);
+}
+
+/* What each process did so far, in a list of its own. NULL when memory is out. */
+static struct ltn_activity *list_activity(const struct ltn_aggregate *a, size_t *ret_count)
+{
+    size_t count = 0;
+    size_t pos = 0;
+    const struct ltn_cap_proc *p;
+    struct ltn_activity *list = calloc(a->procs.by_tgid.len + 1, sizeof(*list));
+    while (list != NULL && (p = ltn_procs_next(&a->procs, &pos)) != NULL) {
+        struct ltn_activity *x = &list[count++];
+        *x = (struct ltn_activity){.tgid = p->tgid, .in_call = p->stuck_count > 0};
+        for (unsigned op = 0; op < LTN_OP_COUNT; op++) {
+            x->calls += p->ops[op] != NULL ? p->ops[op]->last.calls : 0;
+        }
+    }
+    if (list != NULL) {
+        qsort(list, count, sizeof(*list), by_tgid);
+    }
+    *ret_count = count;
+    return list;
+}
+
 static void share_stats(struct ltn_aggregate *a)
 {
+    size_t count;
+    struct ltn_activity *list = list_activity(a, &count);
     a->stats.refused = a->procs.refused;
     (void)pthread_mutex_lock(&a->stats_lock);
     a->shared = a->stats;
+    struct ltn_activity *old = a->activity;
+    if (list != NULL) {
+        a->activity = list;
+        a->activity_count = count;
+    }
     (void)pthread_mutex_unlock(&a->stats_lock);
+    free(list != NULL ? old : NULL);
 }
 
 static void end_window(struct ltn_aggregate *a, uint64_t end_ns)
@@ -447,11 +486,11 @@ static void end_window(struct ltn_aggregate *a, uint64_t end_ns)
         set_slow(a);
     }
     forget_ended(a);
+    share_stats(a);
     ltn_procs_turn(&a->procs);
     a->window_start_ns = end_ns;
     a->window_end_ns = (end_ns / a->opts.window_ns + 1) * a->opts.window_ns;
     a->unix_minus_mono_ns = ltn_mono_to_unix_ns(0);
-    share_stats(a);
 }
 
 /* ---- thread
@@ -544,14 +583,31 @@ void ltn_aggregate_free(struct ltn_aggregate *a)
     }
     ltn_procs_done(&a->procs);
     (void)pthread_mutex_destroy(&a->stats_lock);
+    free(a->activity);
     free(a->gpu_view);
     free(a->calls);
     free(a);
 }
 
-void ltn_aggregate_set_probes(struct ltn_aggregate *a, uint32_t functions)
+void ltn_aggregate_set_coverage(struct ltn_aggregate *a, const struct ltn_coverage *now)
 {
-    atomic_store(&a->functions, functions);
+    (void)pthread_mutex_lock(&a->stats_lock);
+    a->coverage = *now;
+    (void)pthread_mutex_unlock(&a->stats_lock);
+}
+
+bool ltn_aggregate_activity(struct ltn_aggregate *a, uint32_t tgid, struct ltn_activity *ret)
+{
+    struct ltn_activity key = {.tgid = tgid};
+    (void)pthread_mutex_lock(&a->stats_lock);
+    const struct ltn_activity *x =
+        a->activity == NULL ? NULL
+                            : bsearch(&key, a->activity, a->activity_count, sizeof(key), by_tgid);
+    if (x != NULL) {
+        *ret = *x;
+    }
+    (void)pthread_mutex_unlock(&a->stats_lock);
+    return x != NULL;
 }
 
 void ltn_aggregate_set_map_bytes(struct ltn_aggregate *a, uint64_t bytes)

@@ -49,8 +49,18 @@ int ltn_aggregate_start(struct ltn_aggregate *a) ltn_must_check;
 void ltn_aggregate_stop(struct ltn_aggregate *a);
 void ltn_aggregate_free(struct ltn_aggregate *a);
 
-/* How many functions are attached, for the health part of windows. Any thread. */
-void ltn_aggregate_set_probes(struct ltn_aggregate *a, uint32_t functions);
+/* What is attached and what is not, for the health part of windows. Any thread. */
+void ltn_aggregate_set_coverage(struct ltn_aggregate *a, const struct ltn_coverage *now);
+
+/* What a process did up to the end of the last window. */
+struct ltn_activity {
+    uint32_t tgid;
+    bool in_call; /* some thread is inside a call that may last */
+    uint64_t calls;
+};
+
+/* False when the process made no call yet. Any thread. */
+bool ltn_aggregate_activity(struct ltn_aggregate *a, uint32_t tgid, struct ltn_activity *ret);
 
 /* Bytes that the kernel's maps take, for the health part of windows. Any thread. */
 void ltn_aggregate_set_map_bytes(struct ltn_aggregate *a, uint64_t bytes);

@@ -178,6 +178,17 @@ struct ltn_price_health {
     double pair_ns;     /* what a timed call costs the traced program */
 };
 
+/* What the probes cover. Present state, and totals since the agent's start. */
+struct ltn_coverage {
+    uint32_t functions;        /* attached */
+    uint32_t files;            /* attached */
+    uint32_t files_unattached; /* mapped by a process in scope, but without probes */
+    uint32_t hidden_processes; /* whose mappings may not be read */
+    uint32_t silent_processes; /* run code of an attached file, and yet no call is seen */
+    uint64_t silent_total;
+    uint64_t attach_delay_max_ns; /* longest time from a mapping until its probes were in place */
+};
+
 /* The agent about itself; totals since its start. seen = stored + drops. */
 struct ltn_agent_health {
     uint64_t calls_seen;
@@ -192,6 +203,7 @@ struct ltn_agent_health {
     uint32_t traced_processes;
     uint32_t attached_probes;
     struct ltn_price_health price;
+    struct ltn_coverage coverage;
 };
 
 struct ltn_window {

@@ -179,11 +179,19 @@ static void say_start(const struct agent_run *a)
     }
 }
 
+static void say_lines(const struct ltn_health_line *lines, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        LTN_LOG(lines[i].level, "%s", lines[i].text);
+    }
+}
+
 static void say_health(void *arg)
 {
     struct agent_run *a = arg;
     struct ltn_push_stats push;
     struct ltn_record_stats record;
+    struct ltn_engine_stats engine;
     struct ltn_health_line lines[LTN_HEALTH_LINES];
     ltn_record_stats(a->record, &record);
     if (a->push != NULL) {
@@ -191,9 +199,9 @@ static void say_health(void *arg)
     }
     size_t n = ltn_health_look(&a->health, ltn_now_mono_ns(), a->push != NULL ? &push : NULL,
                                &record, lines);
-    for (size_t i = 0; i < n; i++) {
-        LTN_LOG(lines[i].level, "%s", lines[i].text);
-    }
+    say_lines(lines, n);
+    ltn_engine_stats(a->engine, &engine);
+    say_lines(lines, ltn_health_silence(&a->health, ltn_now_mono_ns(), &engine.silence, lines));
 }
 
 static int run(struct agent_run *a)

@@ -13,13 +13,13 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "cli/bundle.h"
+#include "cli/check_libs.h"
 #include "cli/check_price.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/store.h"
 #include "conf/command.h"
 #include "discover/kernel.h"
-#include "discover/scan.h"
 #include "gpu/gpu.h"
 #include "http/client.h"
 #include "probe/price.h"
@@ -39,6 +39,7 @@ struct check {
     struct ltn_kernel_facts kernel;
     struct ltn_finding findings[FINDINGS_MAX];
     size_t count;
+    struct ltn_probes *probes; /* NULL when they do not load */
 };
 
 static void add(struct check *c, const char *name, enum ltn_finding_level level, const char *value,
@@ -111,7 +112,7 @@ static void check_programs(struct check *c)
         add(c, "uprobe", LTN_FINDING_OK, "a probe on a function of our own fired", "");
     }
     check_price(c, p);
-    ltn_probes_free(p);
+    c->probes = p;
 }
 
 static void check_gpu(struct check *c)
@@ -144,55 +145,16 @@ static void check_gpu(struct check *c)
     free(v);
 }
 
-static void ignore(const struct ltn_scan_event *event, void *arg)
+static void add_finding(void *arg, const char *name, enum ltn_finding_level level,
+                        const char *value, const char *advice)
 {
-    (void)event;
-    (void)arg;
-}
-
-/* How many processes use CUDA, and what could not be seen. */
-static void say_processes(struct check *c, const struct ltn_scan_stats *stats)
-{
-    char value[160];
-    char denied[64] = "";
-    bool may_look = (c->kernel.cap_effective >> CAP_SYS_PTRACE & 1) != 0;
-    const char *advice = "";
-    if (stats->maps_denied_total > 0) {
-        (void)snprintf(denied, sizeof(denied), "; %" PRIu64 " may not be looked at",
-                       stats->maps_denied_total);
-        advice = may_look ? "" : "grant CAP_SYS_PTRACE, else programs of other users stay unseen";
-    }
-    if (access("/proc/self", F_OK) == 0 && access("/proc/1", F_OK) != 0) {
-        advice = "processes of other users are hidden: mount /proc without hidepid, or grant "
-                 "CAP_SYS_PTRACE";
-    }
-    (void)snprintf(value, sizeof(value), "%zu of %zu use CUDA or NCCL%s", stats->procs_with_cuda,
-                   stats->procs_now, denied);
-    add(c, "processes", advice[0] == '\0' ? LTN_FINDING_OK : LTN_FINDING_WARN, value, advice);
+    add(arg, name, level, value, advice);
 }
 
 static void check_libraries(struct check *c)
 {
-    const struct ltn_scope all = {0};
-    struct ltn_scanner *s = ltn_scanner_new(&all);
-    if (s == NULL || ltn_scanner_scan(s, ltn_now_mono_ns(), ignore, NULL) < 0) {
-        add(c, "processes", LTN_FINDING_FAIL, "cannot list /proc", "mount /proc in the container");
-        ltn_scanner_free(s);
-        return;
-    }
-    struct ltn_scan_stats stats;
-    ltn_scanner_stats(s, &stats);
-    say_processes(c, &stats);
-    char value[160];
-    size_t pos = 0;
-    const struct ltn_lib *lib;
-    while ((lib = ltn_libs_next(ltn_scanner_libs(s), &pos)) != NULL) {
-        (void)snprintf(value, sizeof(value), "%.120s, in %zu processes", lib->path,
-                       lib->user_count);
-        add(c, ltn_lib_kind_name(lib->kind), lib->readable ? LTN_FINDING_OK : LTN_FINDING_WARN,
-            value, lib->readable ? "" : ltn_err_str(lib->open_error));
-    }
-    ltn_scanner_free(s);
+    bool may_look = (c->kernel.cap_effective >> CAP_SYS_PTRACE & 1) != 0;
+    ltn_check_libs(c->probes, may_look, add_finding, c);
 }
 
 static void check_room(struct check *c)
@@ -404,6 +366,8 @@ int ltn_cmd_check(int argc, char **argv)
         check_programs(&c);
         check_gpu(&c);
         check_libraries(&c);
+        ltn_probes_free(c.probes);
+        c.probes = NULL;
         check_detail(&c);
         check_room(&c);
         check_clock(&c);

@@ -184,3 +184,28 @@ size_t ltn_health_look(struct ltn_health *h, uint64_t now_ns, const struct ltn_p
     }
     return l.n;
 }
+
+size_t ltn_health_silence(struct ltn_health *h, uint64_t now_ns, const struct ltn_silence_stats *s,
+                          struct ltn_health_line out[LTN_HEALTH_LINES])
+{
+    struct lines l = {.out = out};
+    const struct ltn_silent *f = &s->first;
+    uint64_t for_s;
+    switch (watch(&h->silent, s->silent_now > 0, now_ns, &for_s)) {
+    case BEGAN:
+    case LASTS:
+        say(&l, LTN_LOG_WARN,
+            "%u processes run code of a library that carries probes, and no call of theirs is "
+            "seen: process %d (%s), %u %% of a CPU in %s, %" PRIu64
+            " windows without a call. What they do there is not recorded; `lanterne check` tells "
+            "whether probes fire here, and else it is a function that is not traced",
+            s->silent_now, (int)f->pid, f->comm, f->cpu_pct, f->path, f->quiet_windows);
+        break;
+    case ENDED:
+        say(&l, LTN_LOG_INFO, "no process uses a library with probes unseen any more");
+        break;
+    case NOTHING:
+        break;
+    }
+    return l.n;
+}

@@ -56,9 +56,10 @@ static const struct table tables[] = {
      "WGrrirrrrriiiir"},
     {"agent_health",
      "window_id,calls_seen,records_emitted,records_read,drops,windows_dropped,records_dropped,"
-     "map_bytes,cpu_seconds,rss_bytes,traced_processes,attached_probes,detail,thin,thinned,"
-     "probe_share,probe_pid,own_share,pair_ns",
-     "Wiiitiiiriiitiirirr"},
+     "map_bytes,cpu_seconds,rss_bytes,traced_processes,attached_probes,attached_files,"
+     "unattached_files,hidden_processes,silent_processes,silent_total,attach_delay_max_ns,detail,"
+     "thin,thinned,probe_share,probe_pid,own_share,pair_ns",
+     "Wiiitiiiriiiiiiiiitiirirr"},
     {"calls",
      "id,time_ns,proc_id,tid,op_id,duration_ns,on_cpu_ns,run_queue_ns,blocked_ns,bytes,handle,"
      "comm_id,sequence,segment_ns,weight,result,major_faults,minor_faults,flags,kind",

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "discover/elf.h"
+#include "discover/elf_internal.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -24,28 +23,7 @@
 #define MAX_NAME_BYTES  4096u
 #define SYMBOLS_A_CHUNK 4096u
 
-struct table {
-    uint64_t sym_off;
-    uint64_t sym_count;
-    uint64_t str_off;
-    uint64_t str_size;
-    uint64_t ver_off; /* .gnu.version, 0 = none */
-    uint64_t ver_count;
-};
-
-struct ltn_elf {
-    int fd;
-    bool owns_fd;
-    uint64_t file_size;
-    size_t phdr_count;
-    Elf64_Phdr *phdrs;
-    struct table dynsym;
-    struct table symtab;
-    struct ltn_elf_info info;
-};
-
-/* All n bytes at off, or an error; a short file is malformed. */
-static int read_at(const struct ltn_elf *e, uint64_t off, void *out, size_t n)
+int ltn_elf_read_at(const struct ltn_elf *e, uint64_t off, void *out, size_t n)
 {
     char *at = out;
     if (off > e->file_size || n > e->file_size - off) {
@@ -95,7 +73,7 @@ static void scan_notes(struct ltn_elf *e, uint64_t off, uint64_t size)
         return;
     }
     uint8_t *notes = malloc(size == 0 ? 1 : size);
-    if (notes == NULL || read_at(e, off, notes, size) < 0) {
+    if (notes == NULL || ltn_elf_read_at(e, off, notes, size) < 0) {
         free(notes);
         return;
     }
@@ -132,15 +110,14 @@ static void read_soname(struct ltn_elf *e, uint64_t str_off, uint64_t str_size, 
     }
     uint64_t room = str_size - name;
     size_t n = room < sizeof(raw) ? (size_t)room : sizeof(raw);
-    if (str_off > UINT64_MAX - name || read_at(e, str_off + name, raw, n) < 0) {
+    if (str_off > UINT64_MAX - name || ltn_elf_read_at(e, str_off + name, raw, n) < 0) {
         return;
     }
     ltn_text_clean(e->info.soname, sizeof(e->info.soname), raw, strnlen(raw, n));
 }
 
-/* File offset of a virtual address; only inside what the file really holds. */
-static bool address_to_offset(const struct ltn_elf *e, uint64_t addr, bool exec_only,
-                              uint64_t *ret_off, uint64_t *ret_room)
+bool ltn_elf_offset_of(const struct ltn_elf *e, uint64_t addr, bool exec_only, uint64_t *ret_off,
+                       uint64_t *ret_room)
 {
     for (size_t i = 0; i < e->phdr_count; i++) {
         const Elf64_Phdr *p = &e->phdrs[i];
@@ -171,7 +148,7 @@ static void read_dynamic(struct ltn_elf *e, const Elf64_Phdr *p)
     }
     size_t count = p->p_filesz / sizeof(Elf64_Dyn);
     Elf64_Dyn *dyn = calloc(count + 1, sizeof(*dyn));
-    if (dyn == NULL || read_at(e, p->p_offset, dyn, count * sizeof(*dyn)) < 0) {
+    if (dyn == NULL || ltn_elf_read_at(e, p->p_offset, dyn, count * sizeof(*dyn)) < 0) {
         free(dyn);
         return;
     }
@@ -190,7 +167,7 @@ static void read_dynamic(struct ltn_elf *e, const Elf64_Phdr *p)
     free(dyn);
     uint64_t off;
     uint64_t room;
-    if (soname != UINT64_MAX && address_to_offset(e, strtab, false, &off, &room)) {
+    if (soname != UINT64_MAX && ltn_elf_offset_of(e, strtab, false, &off, &room)) {
         read_soname(e, off, strsz < room ? strsz : room, soname);
     }
 }
@@ -202,7 +179,7 @@ static int read_segments(struct ltn_elf *e, const Elf64_Ehdr *h)
     if (e->phdrs == NULL) {
         return -ENOMEM;
     }
-    int rc = read_at(e, h->e_phoff, e->phdrs, e->phdr_count * sizeof(*e->phdrs));
+    int rc = ltn_elf_read_at(e, h->e_phoff, e->phdrs, e->phdr_count * sizeof(*e->phdrs));
     if (rc < 0) {
         return rc;
     }
@@ -258,7 +235,7 @@ static int read_sections(struct ltn_elf *e, const Elf64_Ehdr *h)
     if (sh == NULL) {
         return -ENOMEM;
     }
-    int rc = read_at(e, h->e_shoff, sh, count * sizeof(*sh));
+    int rc = ltn_elf_read_at(e, h->e_shoff, sh, count * sizeof(*sh));
     for (size_t i = 0; rc == 0 && i < count; i++) {
         if (sh[i].sh_type == SHT_DYNSYM) {
             e->info.has_dynsym |= take_table(e, sh, count, i, &e->dynsym);
@@ -288,7 +265,7 @@ static int open_elf(int fd, bool owns_fd, struct ltn_elf **ret)
     e->fd = fd;
     e->file_size = (uint64_t)st.st_size;
     Elf64_Ehdr h;
-    int rc = read_at(e, 0, &h, sizeof(h));
+    int rc = ltn_elf_read_at(e, 0, &h, sizeof(h));
     if (rc == 0) {
         rc = check_header(&h);
     }
@@ -399,7 +376,7 @@ static void take_symbol(struct pass *p, const Elf64_Sym *s, uint16_t version)
     size_t index = (size_t)(want - p->syms);
     uint64_t off;
     uint64_t code_room;
-    if (rank <= p->rank[index] || !address_to_offset(p->elf, s->st_value, true, &off, &code_room)) {
+    if (rank <= p->rank[index] || !ltn_elf_offset_of(p->elf, s->st_value, true, &off, &code_room)) {
         return;
     }
     p->rank[index] = rank;
@@ -420,11 +397,11 @@ static int walk_symbols(struct pass *p)
     for (uint64_t at = 0; rc == 0 && at < t->sym_count; at += SYMBOLS_A_CHUNK) {
         uint64_t left = t->sym_count - at;
         size_t n = left < SYMBOLS_A_CHUNK ? (size_t)left : SYMBOLS_A_CHUNK;
-        rc = read_at(p->elf, t->sym_off + at * sizeof(*chunk), chunk, n * sizeof(*chunk));
+        rc = ltn_elf_read_at(p->elf, t->sym_off + at * sizeof(*chunk), chunk, n * sizeof(*chunk));
         bool versioned = t->ver_off != 0 && at + n <= t->ver_count;
         if (rc == 0 && versioned) {
-            rc = read_at(p->elf, t->ver_off + at * sizeof(*versions), versions,
-                         n * sizeof(*versions));
+            rc = ltn_elf_read_at(p->elf, t->ver_off + at * sizeof(*versions), versions,
+                                 n * sizeof(*versions));
         }
         for (size_t i = 0; rc == 0 && i < n; i++) {
             take_symbol(p, &chunk[i], versioned ? versions[i] : 0);
@@ -448,7 +425,7 @@ static int one_table(struct pass *p, const struct table *t)
         return -ENOMEM;
     }
     p->table = t;
-    int rc = read_at(p->elf, t->str_off, p->strings, t->str_size);
+    int rc = ltn_elf_read_at(p->elf, t->str_off, p->strings, t->str_size);
     if (rc == 0) {
         rc = walk_symbols(p);
     }
@@ -474,7 +451,7 @@ static int finish_lookup(struct pass *p, size_t count)
         if (!s->found) {
             continue;
         }
-        rc = read_at(p->elf, s->file_offset, s->code, s->code_len);
+        rc = ltn_elf_read_at(p->elf, s->file_offset, s->code, s->code_len);
         struct ltn_elf_sym *same = ltn_map_get_u64(&by_offset, s->file_offset);
         if (same != NULL) {
             s->alias_of = (uint32_t)(same - p->syms) + 1;

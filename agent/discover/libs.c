@@ -19,10 +19,11 @@
 #include "base/file.h"
 #include "base/map.h"
 #include "base/text.h"
+#include "discover/cudart_code.h"
 
 #define MAX_USERS_A_FILE 65536u
 #define MAX_PLAIN_FILES  4096u /* files looked into and found without anything of interest */
-#define OPEN_TRIES       4     /* users asked for their view of a file */
+#define OPEN_TRIES       16    /* users asked for their view of a file */
 
 #define BRK_UPROBE_ARM64 0xd42000a0u
 #define INT3_X86         0xccu
@@ -291,6 +292,19 @@ static int open_for_user(const struct ltn_lib *lib, const struct ltn_lib_user *u
     return likely;
 }
 
+/* A process that ended, waited for or not, has no root any more. */
+static bool is_alive(pid_t pid)
+{
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%d/root", (int)pid);
+    int fd = open(path, O_PATH | O_CLOEXEC);
+    if (fd < 0) {
+        return errno == EACCES || errno == EPERM;
+    }
+    (void)close(fd);
+    return true;
+}
+
 int ltn_lib_open(const struct ltn_lib *lib)
 {
     if (lib->given && lib->user_count == 0) {
@@ -300,9 +314,13 @@ int ltn_lib_open(const struct ltn_lib *lib)
     }
     int rc = -ESRCH;
     for (size_t i = 0; i < lib->user_count && i < OPEN_TRIES; i++) {
-        rc = open_for_user(lib, &lib->users[i]);
-        if (rc >= 0) {
-            return rc;
+        const struct ltn_lib_user *user = &lib->users[lib->user_count - 1 - i]; /* newest first */
+        int one = open_for_user(lib, user);
+        if (one >= 0) {
+            return one;
+        }
+        if (rc == -ESRCH && is_alive(user->pid)) {
+            rc = one;
         }
     }
     return rc;
@@ -339,7 +357,15 @@ static const char *const nccl_names[] = {"ncclAllReduce", "ncclCommInitRank", "n
 #define CUDART_NAMES LTN_ARRAY_SIZE(cudart_names)
 #define NCCL_NAMES   LTN_ARRAY_SIZE(nccl_names)
 
-static int look_inside(struct ltn_elf *elf, unsigned *ret_embeds)
+/* A runtime whose symbols were stripped with the program's. */
+static bool has_stripped_runtime(struct ltn_elf *elf)
+{
+    unsigned found;
+    return !ltn_elf_info(elf)->has_symtab && ltn_cudart_may_be_inside(elf) &&
+           ltn_cudart_find_code(elf, NULL, 0, &found) == 0 && found >= LTN_CUDART_FUNCTIONS_MIN;
+}
+
+static int look_inside(struct ltn_elf *elf, struct ltn_lib *lib)
 {
     struct ltn_elf_sym syms[CUDART_NAMES + NCCL_NAMES] = {0};
     for (size_t i = 0; i < CUDART_NAMES; i++) {
@@ -358,8 +384,25 @@ static int look_inside(struct ltn_elf *elf, unsigned *ret_embeds)
             embeds |= i < CUDART_NAMES ? LTN_EMBEDS_CUDART : LTN_EMBEDS_NCCL;
         }
     }
-    *ret_embeds = embeds;
+    if ((embeds & LTN_EMBEDS_CUDART) == 0 && has_stripped_runtime(elf)) {
+        embeds |= LTN_EMBEDS_CUDART;
+        lib->stripped = true;
+    }
+    lib->embeds = embeds;
     return 0;
+}
+
+int ltn_lib_lookup(const struct ltn_lib *lib, struct ltn_elf *elf, struct ltn_elf_sym *syms,
+                   size_t count)
+{
+    unsigned tables =
+        lib->kind == LTN_LIB_EMBEDDED ? LTN_ELF_DYNSYM | LTN_ELF_SYMTAB : LTN_ELF_DYNSYM;
+    int rc = ltn_elf_lookup(elf, tables, syms, count);
+    unsigned found;
+    if (rc == 0 && lib->stripped) {
+        rc = ltn_cudart_find_code(elf, syms, count, &found);
+    }
+    return rc;
 }
 
 static uint64_t ns_of(const struct timespec *t)
@@ -378,6 +421,21 @@ static void note_plain(struct ltn_libs *libs, const struct file_key *key)
     (void)rc;
 }
 
+static struct file_key key_of(const struct stat *st)
+{
+    return (struct file_key){.dev = st->st_dev,
+                             .ino = st->st_ino,
+                             .size_bytes = (uint64_t)st->st_size,
+                             .mtime_ns = ns_of(&st->st_mtim),
+                             .ctime_ns = ns_of(&st->st_ctim)};
+}
+
+bool ltn_libs_is_plain(const struct ltn_libs *libs, const struct stat *st)
+{
+    struct file_key key = key_of(st);
+    return ltn_map_get(&libs->plain, &key, sizeof(key)) != NULL;
+}
+
 /* Reads what stands in the open file. LTN_ERR_NOT_FOUND: to be looked into, and nothing there. */
 static int inspect(struct ltn_libs *libs, struct ltn_lib *lib, int fd)
 {
@@ -385,11 +443,7 @@ static int inspect(struct ltn_libs *libs, struct ltn_lib *lib, int fd)
     if (fstat(fd, &st) < 0) {
         return -errno;
     }
-    struct file_key key = {.dev = st.st_dev,
-                           .ino = st.st_ino,
-                           .size_bytes = (uint64_t)st.st_size,
-                           .mtime_ns = ns_of(&st.st_mtim),
-                           .ctime_ns = ns_of(&st.st_ctim)};
+    struct file_key key = key_of(&st);
     lib->size_bytes = key.size_bytes;
     lib->mtime_ns = key.mtime_ns;
     bool embedded = lib->kind == LTN_LIB_EMBEDDED;
@@ -410,7 +464,7 @@ static int inspect(struct ltn_libs *libs, struct ltn_lib *lib, int fd)
     memcpy(lib->build_id, info->build_id, sizeof(lib->build_id));
     memcpy(lib->soname, info->soname, sizeof(lib->soname));
     if (embedded) {
-        rc = look_inside(elf, &lib->embeds);
+        rc = look_inside(elf, lib);
         if (rc < 0 || lib->embeds == 0) {
             note_plain(libs, &key);
             rc = LTN_ERR_NOT_FOUND;

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "base/attr.h"
@@ -35,6 +36,7 @@ struct ltn_lib {
     uint32_t id; /* never reused, starts at 1 */
     enum ltn_lib_kind kind;
     unsigned embeds;  /* LTN_EMBEDS_*, for LTN_LIB_EMBEDDED */
+    bool stripped;    /* its runtime has no symbols: functions are found by their code */
     bool deleted;     /* no longer reachable by its path */
     bool readable;    /* the agent could open it and it is a supported ELF file */
     bool given;       /* named by the user, kept without processes */
@@ -70,6 +72,9 @@ int ltn_libs_map(struct ltn_libs *libs, pid_t pid, const struct ltn_map_line *li
                  enum ltn_lib_kind kind, struct ltn_lib **ret_lib, bool *ret_new_file,
                  bool *ret_new_user) ltn_must_check;
 
+/* Was the file in this state looked into before, and nothing of interest found? */
+bool ltn_libs_is_plain(const struct ltn_libs *libs, const struct stat *st);
+
 /* Adds a file of the agent's own view, named by the user, looked into whatever its name. It stays
  * when no process maps it. 0, -errno when it cannot be opened, LTN_ERR_NOT_FOUND when it carries
  * none of the functions, LTN_ERR_MALFORMED, LTN_ERR_UNSUPPORTED. */
@@ -91,10 +96,16 @@ size_t ltn_libs_count(const struct ltn_libs *libs);
 /* Does the process map the file? */
 bool ltn_lib_has_user(const struct ltn_lib *lib, pid_t pid);
 
+/* Looks functions up in the open file of this library, whichever way it takes: its symbol tables
+ * or, in a program that was stripped, its code. As ltn_elf_lookup. */
+int ltn_lib_lookup(const struct ltn_lib *lib, struct ltn_elf *elf, struct ltn_elf_sym *syms,
+                   size_t count) ltn_must_check;
+
 /* Opens exactly the mapped file for reading, through the root directory of a process that maps it
  * (symbolic links of that root stay inside it) or, when the file was deleted or replaced, through
  * /proc/PID/map_files; only regular files, never waiting. Returns a descriptor the caller closes,
- * or -errno; -ESTALE when the path now leads to another file and map_files is not permitted.
+ * or -errno; -ESTALE when the path now leads to another file and map_files is not permitted;
+ * -ESRCH when the processes asked are gone.
  * Attach uprobes to "/proc/self/fd/N" of this descriptor: it cannot be swapped underneath. */
 int ltn_lib_open(const struct ltn_lib *lib) ltn_must_check;
 

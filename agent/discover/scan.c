@@ -44,8 +44,9 @@ struct entry {
     uint64_t pages;        /* size of the address space then */
     uint64_t image_start;  /* first mapping then: another one tells an exec */
     uint64_t image_ino;
-    struct ltn_proc *proc; /* NULL = not in scope */
-    struct ltn_lib **libs; /* lib_count files it maps, room for LIBS_A_PROCESS */
+    uint64_t plain_exe_ino; /* its program was looked into and is of no interest; 0 = none yet */
+    struct ltn_proc *proc;  /* NULL = not in scope */
+    struct ltn_lib **libs;  /* lib_count files it maps, room for LIBS_A_PROCESS */
 };
 
 struct ltn_scanner {
@@ -56,6 +57,7 @@ struct ltn_scanner {
     struct ltn_buf maps;
     struct ltn_scan_stats stats;
     pid_t self;
+    bool look_at_all;
 };
 
 /* One scan in progress. */
@@ -117,7 +119,8 @@ void ltn_scanner_free(struct ltn_scanner *s)
     free(s);
 }
 
-static struct entry *find_entry(struct entry *const *entries, size_t count, pid_t pid)
+/* Index of the pid, or of the place where it belongs. */
+static size_t place_of(struct entry *const *entries, size_t count, pid_t pid)
 {
     size_t low = 0;
     size_t high = count;
@@ -129,7 +132,13 @@ static struct entry *find_entry(struct entry *const *entries, size_t count, pid_
             high = mid;
         }
     }
-    return low < count && entries[low]->pid == pid ? entries[low] : NULL;
+    return low;
+}
+
+static struct entry *find_entry(struct entry *const *entries, size_t count, pid_t pid)
+{
+    size_t at = place_of(entries, count, pid);
+    return at < count && entries[at]->pid == pid ? entries[at] : NULL;
 }
 
 /* ---- libraries of one process ---- */
@@ -247,17 +256,10 @@ static bool is_given(const struct ltn_scanner *s, const struct ltn_map_line *lin
     return false;
 }
 
-/* Files that must be looked into: the program itself and known carriers, in processes that use the
- * driver; and whatever the user named. */
+/* Known carriers in processes that use the driver, and whatever the user named. */
 static void note_embedding(struct round *r, struct entry *e, uint32_t *seen, bool cuda,
                            bool any_given)
 {
-    char path[64];
-    struct stat exe = {0};
-    (void)snprintf(path, sizeof(path), "/proc/%d/exe", (int)e->pid);
-    if (!cuda || stat(path, &exe) < 0) {
-        exe.st_ino = 0;
-    }
     size_t pos = 0;
     struct ltn_map_line line;
     uint64_t last_ino = 0;
@@ -266,8 +268,7 @@ static void note_embedding(struct round *r, struct entry *e, uint32_t *seen, boo
             continue;
         }
         last_ino = line.ino;
-        bool look = (exe.st_ino != 0 && line.ino == exe.st_ino) ||
-                    (cuda && ltn_lib_may_embed(line.path, line.path_len)) ||
+        bool look = (cuda && ltn_lib_may_embed(line.path, line.path_len)) ||
                     (any_given && is_given(r->s, &line));
         if (!look || ltn_lib_kind_of_path(line.path, line.path_len) != LTN_LIB_NONE) {
             continue;
@@ -276,6 +277,38 @@ static void note_embedding(struct round *r, struct entry *e, uint32_t *seen, boo
         if (at < LIBS_A_PROCESS) {
             *seen |= 1u << at;
         }
+    }
+}
+
+static bool stat_exe(pid_t pid, struct stat *ret)
+{
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+    return stat(path, ret) == 0 && S_ISREG(ret->st_mode);
+}
+
+/* The program itself may carry a runtime. It is looked into before it opens the driver, so that
+ * its first call is not missed; once for each file. */
+static void note_program(struct round *r, struct entry *e, uint32_t *seen)
+{
+    struct stat exe;
+    if (!stat_exe(e->pid, &exe) || exe.st_ino == e->plain_exe_ino) {
+        return;
+    }
+    e->plain_exe_ino = 0;
+    size_t pos = 0;
+    struct ltn_map_line line;
+    while (ltn_maps_next(r->s->maps.data, r->s->maps.len, &pos, &line)) {
+        if (line.ino != exe.st_ino || line.path_len == 0) {
+            continue;
+        }
+        size_t at = note_lib(r, e, &line, LTN_LIB_EMBEDDED);
+        if (at < LIBS_A_PROCESS) {
+            *seen |= 1u << at;
+        } else if (ltn_libs_is_plain(r->s->libs, &exe)) {
+            e->plain_exe_ino = exe.st_ino;
+        }
+        return;
     }
 }
 
@@ -318,6 +351,9 @@ static void notice_exec(struct round *r, struct entry *e, bool first_look)
     bool moved = changed && line.ino != 0 && line.ino == e->image_ino;
     e->image_start = line.start;
     e->image_ino = line.ino;
+    if (changed) {
+        e->plain_exe_ino = 0;
+    }
     if (changed && !first_look) {
         refresh_identity(r, e, moved);
     }
@@ -355,6 +391,7 @@ static void check_maps(struct round *r, struct entry *e)
     bool cuda = false;
     uint8_t before = e->lib_count;
     note_named(r, e, &seen, &cuda);
+    note_program(r, e, &seen);
     bool any_given = has_given(s);
     if (cuda || any_given) {
         note_embedding(r, e, &seen, cuda, any_given);
@@ -416,7 +453,8 @@ static void judge(struct round *r, struct entry *e)
 
 static void check(struct round *r, struct entry *e)
 {
-    if (e->kernel_thread || e->pid == r->s->self || (!e->poked && r->now_ns < e->next_check_ns)) {
+    bool due = e->poked || r->s->look_at_all || r->now_ns >= e->next_check_ns;
+    if (e->kernel_thread || e->pid == r->s->self || !due) {
         return;
     }
     bool first = e->next_check_ns == 0;
@@ -428,8 +466,8 @@ static void check(struct round *r, struct entry *e)
     if (e->proc != NULL) {
         uint64_t pages = read_pages(e->pid);
         uint64_t limit_ns = e->lib_count > 0 ? MAPS_CUDA_NS : MAPS_OTHER_NS;
-        bool due = e->last_maps_ns == 0 || r->now_ns - e->last_maps_ns >= limit_ns;
-        if (pages != e->pages || poked || due) {
+        bool old = e->last_maps_ns == 0 || r->now_ns - e->last_maps_ns >= limit_ns;
+        if (pages != e->pages || poked || old) {
             e->pages = pages;
             check_maps(r, e);
         }
@@ -623,9 +661,11 @@ static void count_up(struct ltn_scanner *s, uint64_t wall_from, uint64_t cpu_fro
     s->stats.procs_now = s->count;
     s->stats.procs_in_scope = 0;
     s->stats.procs_with_cuda = 0;
+    s->stats.procs_hidden = 0;
     for (size_t i = 0; i < s->count; i++) {
         s->stats.procs_in_scope += s->entries[i]->proc != NULL ? 1 : 0;
         s->stats.procs_with_cuda += s->entries[i]->lib_count > 0 ? 1 : 0;
+        s->stats.procs_hidden += s->entries[i]->maps_denied ? 1 : 0;
     }
     s->stats.last_scan_ns = ltn_now_mono_ns() - wall_from;
     s->stats.last_scan_cpu_ns = thread_cpu_ns() - cpu_from;
@@ -654,6 +694,68 @@ int ltn_scanner_scan(struct ltn_scanner *s, uint64_t now_mono_ns, ltn_scan_fn fn
     }
     count_up(s, wall_from, cpu_from);
     return 0;
+}
+
+/* The entry of this process; one of an earlier process under its pid is forgotten. NULL when it is
+ * gone, or when memory or a ceiling refuses it. */
+static struct entry *entry_of(struct round *r, const struct listed *l)
+{
+    struct ltn_scanner *s = r->s;
+    size_t at = place_of(s->entries, s->count, l->pid);
+    if (at < s->count && s->entries[at]->pid == l->pid) {
+        if (same_process(s->entries[at], l)) {
+            return s->entries[at];
+        }
+        forget_process(r, s->entries[at]);
+        s->count--;
+        memmove(&s->entries[at], &s->entries[at + 1], (s->count - at) * sizeof(struct entry *));
+    }
+    struct entry *e = new_entry(r, l, s->entries, s->count);
+    struct entry **grown =
+        e == NULL ? NULL : realloc(s->entries, (s->count + 1) * sizeof(struct entry *));
+    if (grown == NULL) {
+        if (e != NULL) {
+            s->stats.no_memory_total++;
+            entry_free(e);
+        }
+        return NULL;
+    }
+    memmove(&grown[at + 1], &grown[at], (s->count - at) * sizeof(struct entry *));
+    grown[at] = e;
+    s->entries = grown;
+    s->count++;
+    return e;
+}
+
+void ltn_scanner_look_at_all(struct ltn_scanner *s, bool on)
+{
+    s->look_at_all = on;
+}
+
+void ltn_scanner_look(struct ltn_scanner *s, pid_t pid, uint64_t now_mono_ns, ltn_scan_fn fn,
+                      void *arg)
+{
+    struct round r = {.s = s, .now_ns = now_mono_ns, .fn = fn, .arg = arg};
+    struct listed l = {.pid = pid};
+    struct stat st;
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    if (stat(path, &st) < 0) {
+        return; /* the next scan tells that it is gone */
+    }
+    l.ino = st.st_ino;
+    struct entry *e = entry_of(&r, &l);
+    if (e != NULL) {
+        e->poked = true;
+        e->interval_s = FIRST_INTERVAL_S;
+        check(&r, e);
+    }
+}
+
+bool ltn_scanner_program_is_plain(const struct ltn_scanner *s, pid_t pid)
+{
+    struct stat exe;
+    return stat_exe(pid, &exe) && ltn_libs_is_plain(s->libs, &exe);
 }
 
 void ltn_scanner_poke(struct ltn_scanner *s, pid_t pid)

@@ -49,6 +49,7 @@ struct ltn_scan_stats {
     size_t procs_now;          /* known, in or out of scope */
     size_t procs_in_scope;
     size_t procs_with_cuda; /* map at least one file of interest */
+    size_t procs_hidden;    /* in scope, but their mappings may not be read */
 };
 
 struct ltn_scanner;
@@ -62,6 +63,19 @@ void ltn_scanner_free(struct ltn_scanner *s);
  * -errno when /proc cannot be listed. now_mono_ns: the present (ltn_now_mono_ns). */
 int ltn_scanner_scan(struct ltn_scanner *s, uint64_t now_mono_ns, ltn_scan_fn fn,
                      void *arg) ltn_must_check;
+
+/* From now on (or, with on = false, no longer) every scan looks at every process, however long it
+ * has been quiet: for when nobody tells of new mappings. Costs some 10 us a process and scan. */
+void ltn_scanner_look_at_all(struct ltn_scanner *s, bool on);
+
+/* Looks at one process at once, without a scan: one that may just have been started, or that mapped
+ * something. Tells fn about what changed, as a scan does; fn must not call the scanner. */
+void ltn_scanner_look(struct ltn_scanner *s, pid_t pid, uint64_t now_mono_ns, ltn_scan_fn fn,
+                      void *arg);
+
+/* Is the program that this process runs known to carry nothing of interest? False when that is not
+ * known. Cheap: for deciding whether an exec is worth ltn_scanner_look. */
+bool ltn_scanner_program_is_plain(const struct ltn_scanner *s, pid_t pid);
 
 /* The next scan looks at this process whatever its interval (after an exec or a dlopen seen by a
  * probe). Unknown pids are ignored. */

@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "discover/maps.h"
@@ -32,7 +33,7 @@ struct ltn_watch {
     _Alignas(8) unsigned char record[RECORD_BYTES];
 };
 
-/* Layout of PERF_RECORD_MMAP2 without sample_id. */
+/* Layout of PERF_RECORD_MMAP2; the moment (sample_id) follows behind the name. */
 struct mmap2_record {
     struct perf_event_header header;
     uint32_t pid;
@@ -57,6 +58,10 @@ static int open_cpu(struct ltn_watch *w, int cpu)
         .config = PERF_COUNT_SW_DUMMY,
         .mmap = 1,
         .mmap2 = 1,
+        .sample_type = PERF_SAMPLE_TIME,
+        .sample_id_all = 1,
+        .use_clockid = 1,
+        .clockid = CLOCK_MONOTONIC,
         .watermark = 1,
         .wakeup_watermark = 1,
     };
@@ -135,16 +140,35 @@ static void copy_out(const struct ltn_watch *w, const struct cpu_ring *r, uint64
     memcpy((unsigned char *)dst + first, data, n - first);
 }
 
-static bool is_of_interest(const struct mmap2_record *r, size_t size)
+enum interest { NOTHING, LIBRARY, PROGRAM };
+
+static enum interest interest_of(const char *name, size_t len)
 {
-    size_t room = size - offsetof(struct mmap2_record, filename);
-    size_t len = strnlen(r->filename, room);
-    return ltn_lib_kind_of_path(r->filename, len) != LTN_LIB_NONE ||
-           ltn_lib_may_embed(r->filename, len);
+    if (ltn_lib_kind_of_path(name, len) != LTN_LIB_NONE || ltn_lib_may_embed(name, len)) {
+        return LIBRARY;
+    }
+    /* Neither a library by its name nor memory without a file ("//anon", "[vdso]"). */
+    bool file = len > 1 && name[0] == '/' && name[1] != '/';
+    return file && memmem(name, len, ".so", 3) == NULL ? PROGRAM : NOTHING;
 }
 
-static unsigned read_ring(struct ltn_watch *w, struct cpu_ring *r, void (*fn)(pid_t pid, void *arg),
-                          void *arg)
+/* The record in w->record, `size` bytes. */
+static unsigned take_record(const struct ltn_watch *w, size_t size, ltn_watch_fn fn, void *arg)
+{
+    const struct mmap2_record *m = (const struct mmap2_record *)(const void *)w->record;
+    struct ltn_watch_event e = {.pid = (pid_t)m->pid};
+    size_t room = size - offsetof(struct mmap2_record, filename) - sizeof(e.mapped_ns);
+    enum interest what = interest_of(m->filename, strnlen(m->filename, room));
+    if (what == NOTHING) {
+        return 0;
+    }
+    memcpy(&e.mapped_ns, w->record + size - sizeof(e.mapped_ns), sizeof(e.mapped_ns));
+    e.program = what == PROGRAM;
+    fn(&e, arg);
+    return 1;
+}
+
+static unsigned read_ring(struct ltn_watch *w, struct cpu_ring *r, ltn_watch_fn fn, void *arg)
 {
     unsigned hits = 0;
     uint64_t head = __atomic_load_n(&r->page->data_head, __ATOMIC_ACQUIRE);
@@ -157,13 +181,9 @@ static unsigned read_ring(struct ltn_watch *w, struct cpu_ring *r, void (*fn)(pi
             break;
         }
         if (header.type == PERF_RECORD_MMAP2 && header.size <= RECORD_BYTES &&
-            header.size > offsetof(struct mmap2_record, filename)) {
+            header.size > offsetof(struct mmap2_record, filename) + sizeof(uint64_t)) {
             copy_out(w, r, at, w->record, header.size);
-            const struct mmap2_record *m = (const struct mmap2_record *)(const void *)w->record;
-            if (is_of_interest(m, header.size)) {
-                fn((pid_t)m->pid, arg);
-                hits++;
-            }
+            hits += take_record(w, header.size, fn, arg);
         } else if (header.type == PERF_RECORD_LOST) {
             uint64_t lost[2]; /* id, count */
             copy_out(w, r, at + sizeof(header), lost, sizeof(lost));
@@ -175,7 +195,7 @@ static unsigned read_ring(struct ltn_watch *w, struct cpu_ring *r, void (*fn)(pi
     return hits;
 }
 
-unsigned ltn_watch_read(struct ltn_watch *w, void (*fn)(pid_t pid, void *arg), void *arg)
+unsigned ltn_watch_read(struct ltn_watch *w, ltn_watch_fn fn, void *arg)
 {
     unsigned hits = 0;
     for (size_t i = 0; i < w->count; i++) {

@@ -9,11 +9,17 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "discover/watch.h"
+#include "engine/attach.h"
 #include "engine/price.h"
 #include "engine/scope.h"
+#include "engine/silence.h"
 
 #define GPU_INTERVAL_MS 1000
 #define GPU_BOX_MS      5000
+/* Processes looked at one by one after a notice; when there are more, all are scanned. */
+#define LOOKS_MAX 128
+/* Programs started that are looked into at once, a second; the others wait for the scan. */
+#define PROGRAMS_A_SECOND 200
 
 struct ltn_engine {
     struct ltn_scanner *scanner;
@@ -26,20 +32,13 @@ struct ltn_engine {
     bool aggregate_runs;
     bool by_pid;
     struct ltn_price price;
-    uint64_t attach_failures;
-    struct ltn_errinfo last_failure;
+    struct ltn_attach attach;
+    struct ltn_silence *silence;
+    uint64_t mapped_ns; /* when what is being looked at was mapped; 0 = not known */
+    uint64_t programs_second;
+    unsigned programs;   /* looked into in that second */
+    uint64_t watch_lost; /* as last seen */
 };
-
-static void on_lib_mapped(struct ltn_engine *e, const struct ltn_lib *lib)
-{
-    struct ltn_errinfo info = {0};
-    int rc = ltn_probes_attach(e->probes, lib, &info);
-    if (rc < 0 && strcmp(info.msg, e->last_failure.msg) != 0) {
-        e->attach_failures++;
-        e->last_failure = info;
-        ltn_log_warn("%s", info.msg);
-    }
-}
 
 static void trace_pid(struct ltn_engine *e, pid_t pid)
 {
@@ -63,10 +62,10 @@ static void on_scan(const struct ltn_scan_event *event, void *arg)
         }
         break;
     case LTN_SCAN_LIB_MAPPED:
-        on_lib_mapped(e, event->lib);
+        ltn_attach_lib(&e->attach, event->lib, e->mapped_ns);
         break;
     case LTN_SCAN_LIB_GONE:
-        ltn_probes_detach(e->probes, event->lib->id);
+        ltn_attach_gone(&e->attach, event->lib);
         break;
     default:
         break;
@@ -81,7 +80,7 @@ static void attach_given(struct ltn_engine *e, const struct ltn_engine_opts *o)
         if (rc < 0) {
             ltn_log_warn("--cuda-lib %s: %s", o->libs[i], ltn_err_str(rc));
         } else {
-            on_lib_mapped(e, lib);
+            ltn_attach_lib(&e->attach, lib, 0);
         }
     }
 }
@@ -185,6 +184,11 @@ int ltn_engine_start(const struct ltn_engine_opts *opts, struct ltn_engine **ret
     if (rc == 0) {
         rc = start_threads(e, opts, info);
     }
+    if (rc == 0) {
+        e->attach.probes = e->probes;
+        e->silence = ltn_silence_new(e->scanner, e->probes, e->aggregate);
+        rc = e->silence == NULL ? ltn_errinfo_set(info, -ENOMEM, "out of memory") : 0;
+    }
     if (rc < 0) {
         ltn_engine_stop(e);
         return rc;
@@ -202,21 +206,53 @@ int ltn_engine_start(const struct ltn_engine_opts *opts, struct ltn_engine **ret
     if (rc < 0) {
         ltn_log_info("new mappings are found by the scan each second only (perf events: %s)",
                      ltn_err_str(rc));
+        ltn_scanner_look_at_all(e->scanner, true);
     }
     ltn_engine_tick(e);
     *ret = e;
     return 0;
 }
 
+static void say_coverage(struct ltn_engine *e)
+{
+    struct ltn_probes_info probes;
+    struct ltn_scan_stats scan;
+    struct ltn_silence_stats silence;
+    ltn_probes_info(e->probes, &probes);
+    ltn_scanner_stats(e->scanner, &scan);
+    ltn_silence_stats(e->silence, &silence);
+    const struct ltn_coverage now = {
+        .functions = (uint32_t)probes.functions,
+        .files = (uint32_t)probes.files,
+        .files_unattached = (uint32_t)e->attach.unattached_count,
+        .hidden_processes = (uint32_t)scan.procs_hidden,
+        .silent_processes = silence.silent_now,
+        .silent_total = silence.silent_total,
+        .attach_delay_max_ns = e->attach.delay_max_ns,
+    };
+    ltn_aggregate_set_coverage(e->aggregate, &now);
+}
+
 void ltn_engine_tick(struct ltn_engine *e)
 {
-    int rc = ltn_scanner_scan(e->scanner, ltn_now_mono_ns(), on_scan, e);
+    uint64_t now = ltn_now_mono_ns();
+    e->mapped_ns = 0;
+    uint64_t lost = e->watch != NULL ? ltn_watch_lost(e->watch) : 0;
+    bool missed = lost != e->watch_lost; /* notices that nobody will repeat */
+    if (missed) {
+        ltn_scanner_look_at_all(e->scanner, true);
+        e->watch_lost = lost;
+    }
+    int rc = ltn_scanner_scan(e->scanner, now, on_scan, e);
+    if (missed) {
+        ltn_scanner_look_at_all(e->scanner, false);
+    }
     if (rc < 0) {
         ltn_log_warn("cannot list /proc: %s", ltn_err_str(rc));
     }
-    struct ltn_probes_info probes;
-    ltn_probes_info(e->probes, &probes);
-    ltn_aggregate_set_probes(e->aggregate, (uint32_t)probes.functions);
+    ltn_attach_again(&e->attach, ltn_scanner_libs(e->scanner), now);
+    ltn_silence_tick(e->silence);
+    say_coverage(e);
     ltn_price_tick(&e->price, e->probes, e->drain, e->aggregate);
 }
 
@@ -225,18 +261,68 @@ int ltn_engine_fd(const struct ltn_engine *e)
     return e->watch != NULL ? ltn_watch_fd(e->watch) : -1;
 }
 
-static void poke(pid_t pid, void *arg)
+/* Processes to look at, each once, and when the first of its files was mapped. */
+struct looks {
+    struct ltn_engine *e;
+    size_t count;
+    bool over;
+    struct {
+        pid_t pid;
+        uint64_t mapped_ns;
+    } at[LOOKS_MAX];
+};
+
+/* A machine that starts programs all the time must not keep the agent busy. */
+static bool may_look_into(struct ltn_engine *e, const struct ltn_watch_event *event)
 {
-    struct ltn_engine *e = arg;
-    ltn_scanner_poke(e->scanner, pid);
+    uint64_t second = event->mapped_ns / LTN_NS_PER_S;
+    if (second != e->programs_second) {
+        e->programs_second = second;
+        e->programs = 0;
+    }
+    return ++e->programs <= PROGRAMS_A_SECOND;
+}
+
+static void on_mapping(const struct ltn_watch_event *event, void *arg)
+{
+    struct looks *l = arg;
+    for (size_t i = 0; i < l->count; i++) {
+        if (l->at[i].pid == event->pid) {
+            return;
+        }
+    }
+    if (event->program && ltn_scanner_program_is_plain(l->e->scanner, event->pid)) {
+        return;
+    }
+    if (event->program && !may_look_into(l->e, event)) {
+        ltn_scanner_poke(l->e->scanner, event->pid); /* the next scan does */
+        return;
+    }
+    if (l->count == LOOKS_MAX) {
+        ltn_scanner_poke(l->e->scanner, event->pid);
+        l->over = true;
+        return;
+    }
+    l->at[l->count].pid = event->pid;
+    l->at[l->count++].mapped_ns = event->mapped_ns;
 }
 
 void ltn_engine_look(struct ltn_engine *e)
 {
+    struct looks l = {.e = e};
     /* A node that starts programs all the time must not wake the agent for each. */
     const struct timespec gather = {.tv_nsec = 3 * (long)LTN_NS_PER_MS};
     (void)nanosleep(&gather, NULL);
-    if (e->watch != NULL && ltn_watch_read(e->watch, poke, e) > 0) {
+    if (e->watch == NULL) {
+        return;
+    }
+    (void)ltn_watch_read(e->watch, on_mapping, &l);
+    for (size_t i = 0; i < l.count; i++) {
+        e->mapped_ns = l.at[i].mapped_ns;
+        ltn_scanner_look(e->scanner, l.at[i].pid, ltn_now_mono_ns(), on_scan, e);
+    }
+    e->mapped_ns = 0;
+    if (l.over) {
         ltn_engine_tick(e);
     }
 }
@@ -252,6 +338,7 @@ void ltn_engine_stop(struct ltn_engine *e)
     if (e->aggregate_runs) {
         ltn_aggregate_stop(e->aggregate);
     }
+    ltn_silence_free(e->silence);
     ltn_aggregate_free(e->aggregate);
     ltn_drain_free(e->drain);
     ltn_price_done(&e->price);
@@ -278,7 +365,12 @@ void ltn_engine_stats(struct ltn_engine *e, struct ltn_engine_stats *ret)
         .aggregate = ltn_aggregate_stats(e->aggregate),
         .drain = ltn_drain_stats(e->drain),
         .price = e->price.health,
-        .attach_failures = e->attach_failures,
+        .attach_failures = e->attach.failures_total,
     };
-    memcpy(ret->last_attach_failure, e->last_failure.msg, sizeof(ret->last_attach_failure));
+    ltn_silence_stats(e->silence, &ret->silence);
+}
+
+const struct ltn_attach *ltn_engine_attach(const struct ltn_engine *e)
+{
+    return &e->attach;
 }

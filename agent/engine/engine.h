@@ -12,6 +12,8 @@
 #include "base/err.h"
 #include "capture/aggregate.h"
 #include "discover/scan.h"
+#include "engine/attach.h"
+#include "engine/silence.h"
 #include "gpu/gpu.h"
 #include "probe/probes.h"
 
@@ -53,13 +55,14 @@ void ltn_engine_stop(struct ltn_engine *e);
 /* What is known; owned by the engine, read between two calls of tick. */
 const struct ltn_probes *ltn_engine_probes(const struct ltn_engine *e);
 struct ltn_scanner *ltn_engine_scanner(struct ltn_engine *e);
+const struct ltn_attach *ltn_engine_attach(const struct ltn_engine *e);
 
 struct ltn_engine_stats {
     struct ltn_aggregate_stats aggregate;
     struct ltn_drain_stats drain;
     struct ltn_price_health price; /* as of the last tick */
     uint64_t attach_failures;
-    char last_attach_failure[LTN_ERRINFO_BYTES]; /* "" = none */
+    struct ltn_silence_stats silence;
 };
 void ltn_engine_stats(struct ltn_engine *e, struct ltn_engine_stats *ret);
 

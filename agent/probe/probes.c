@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "bpf/event.h"
 #include "discover/elf.h"
+#include "discover/file_id.h"
 #include "probe/ops.h"
 #include "probe/probes_internal.h"
 #include "probe/tracepoint.h"
@@ -34,6 +35,10 @@
 /* One file with its links. */
 struct attached {
     uint32_t lib_id;
+    uint32_t covered_by; /* another file whose links reach this one as well; 0 = own links */
+    uint8_t build_id[LTN_ELF_BUILD_ID_BYTES];
+    size_t build_id_len;
+    struct ltn_file_id file;
     int link_fds[2];
     struct bpf_link **perf_links;
     size_t perf_link_count;
@@ -425,11 +430,28 @@ static struct attached *find_file(struct ltn_probes *p, uint32_t lib_id)
     return NULL;
 }
 
-/* Is this file covered by the probes on its twin? A breakpoint where we would put one says so. */
-static bool covered_by_twin(struct ltn_probes *p, const struct ltn_lib *lib, uint64_t offset_bytes)
+/* The same file may be seen through several overlay mounts, and be named by the user and mapped by
+ * a process. Is it one whose links we have? Its id, or 0. Where numbers do not tell, a breakpoint
+ * in the process's memory does; that needs the right to trace it, which Yama can take from
+ * everybody. */
+static uint32_t covering_twin(const struct ltn_probes *p, const struct ltn_lib *lib,
+                              const struct attached *own, uint64_t offset_bytes)
 {
-    return lib->twin_id != 0 && find_file(p, lib->twin_id) != NULL && lib->user_count > 0 &&
-           ltn_lib_is_probed(lib, lib->users[0].pid, offset_bytes) == 1;
+    uint32_t likely = 0;
+    for (size_t i = 0; i < p->file_count && lib->twin_id != 0; i++) {
+        const struct attached *a = &p->files[i];
+        if (a->covered_by != 0 || a->build_id_len != lib->build_id_len ||
+            memcmp(a->build_id, lib->build_id, lib->build_id_len) != 0) {
+            continue;
+        }
+        if (ltn_file_id_same(&a->file, &own->file)) {
+            return a->lib_id;
+        }
+        likely = likely == 0 ? a->lib_id : likely;
+    }
+    bool probed = likely != 0 && lib->user_count > 0 &&
+                  ltn_lib_is_probed(lib, lib->users[0].pid, offset_bytes) == 1;
+    return probed ? likely : 0;
 }
 
 struct lookup {
@@ -438,8 +460,8 @@ struct lookup {
     struct ltn_link_site links[SYMBOLS_MAX];
 };
 
-static int attach_open_file(struct ltn_probes *p, const struct ltn_lib *lib, int fd,
-                            struct lookup *l)
+/* Fills l and *a with the functions of the open file. */
+static int find_functions(const struct ltn_lib *lib, int fd, struct lookup *l, struct attached *a)
 {
     struct ltn_elf *elf = NULL;
     int rc = ltn_elf_open_fd(fd, &elf);
@@ -447,22 +469,41 @@ static int attach_open_file(struct ltn_probes *p, const struct ltn_lib *lib, int
         return rc;
     }
     size_t count = collect_names(lib, l->syms, l->ops);
-    unsigned tables =
-        lib->kind == LTN_LIB_EMBEDDED ? LTN_ELF_DYNSYM | LTN_ELF_SYMTAB : LTN_ELF_DYNSYM;
-    rc = ltn_elf_lookup(elf, tables, l->syms, count);
-    struct attached a = {.lib_id = lib->id, .link_fds = {-1, -1}};
+    rc = ltn_lib_lookup(lib, elf, l->syms, count);
+    *a = (struct attached){
+        .lib_id = lib->id, .link_fds = {-1, -1}, .build_id_len = lib->build_id_len};
+    memcpy(a->build_id, lib->build_id, sizeof(a->build_id));
     if (rc == 0) {
-        a.sites = calloc(count + 1, sizeof(*a.sites));
-        rc = a.sites == NULL ? -ENOMEM : 0;
+        rc = ltn_file_id_of(fd, &a->file);
     }
     if (rc == 0) {
-        a.site_count = pick_sites(l->syms, l->ops, count, ltn_elf_info(elf)->machine, lib->id,
-                                  a.sites, l->links);
-        if (a.site_count > 0 && !covered_by_twin(p, lib, l->links[0].offset_bytes)) {
-            rc = attach_links(p, &a, fd, l->links, a.site_count);
-        }
+        a->sites = calloc(count + 1, sizeof(*a->sites));
+        rc = a->sites == NULL ? -ENOMEM : 0;
+    }
+    if (rc == 0) {
+        a->site_count = pick_sites(l->syms, l->ops, count, ltn_elf_info(elf)->machine, lib->id,
+                                   a->sites, l->links);
+        rc = a->site_count == 0 ? LTN_ERR_NOT_FOUND : 0;
     }
     ltn_elf_free(elf);
+    if (rc < 0) {
+        release(a);
+    }
+    return rc;
+}
+
+static int attach_open_file(struct ltn_probes *p, const struct ltn_lib *lib, int fd,
+                            struct lookup *l)
+{
+    struct attached a;
+    int rc = find_functions(lib, fd, l, &a);
+    if (rc < 0) {
+        return rc;
+    }
+    a.covered_by = covering_twin(p, lib, &a, l->links[0].offset_bytes);
+    if (a.covered_by == 0) {
+        rc = attach_links(p, &a, fd, l->links, a.site_count);
+    }
     if (rc < 0) {
         release(&a);
         return rc;
@@ -471,9 +512,63 @@ static int attach_open_file(struct ltn_probes *p, const struct ltn_lib *lib, int
     return (int)a.site_count;
 }
 
+/* As attach_open_file, of the first function only and not for long. */
+static int try_open_file(struct ltn_probes *p, const struct ltn_lib *lib, int fd, struct lookup *l)
+{
+    struct attached a;
+    int rc = find_functions(lib, fd, l, &a);
+    if (rc < 0) {
+        return rc;
+    }
+    int count = (int)a.site_count;
+    rc = attach_links(p, &a, fd, l->links, 1);
+    release(&a);
+    return rc < 0 ? rc : count;
+}
+
+/* What a failure to attach means for the user. */
+static int say_failure(const struct ltn_probes *p, const struct ltn_lib *lib, int rc,
+                       struct ltn_errinfo *info)
+{
+    if (rc == -EACCES && p->kind == LTN_LINK_PERF) {
+        return ltn_errinfo_set(info, rc,
+                               "cannot attach to %s: this kernel needs CAP_SYS_ADMIN for uprobes, "
+                               "or Linux 6.6 or later with CAP_BPF and CAP_PERFMON",
+                               lib->path);
+    }
+    if (rc == LTN_ERR_NOT_FOUND) {
+        return ltn_errinfo_set(info, rc,
+                               "cannot attach to %s: none of the traced functions is in it, or its "
+                               "symbol tables were removed",
+                               lib->path);
+    }
+    if (rc == -EIO) {
+        return ltn_errinfo_set(info, rc, "cannot attach to %s: its file system cannot carry probes",
+                               lib->path);
+    }
+    return ltn_errinfo_set(info, rc, "cannot attach to %s: %s", lib->path, ltn_err_str(rc));
+}
+
+typedef int (*open_file_fn)(struct ltn_probes *p, const struct ltn_lib *lib, int fd,
+                            struct lookup *l);
+
+static int with_file(struct ltn_probes *p, const struct ltn_lib *lib, open_file_fn fn,
+                     struct ltn_errinfo *info)
+{
+    int fd = ltn_lib_open(lib);
+    if (fd < 0) {
+        return ltn_errinfo_set(info, fd, "cannot open %s: %s", lib->path, ltn_err_str(fd));
+    }
+    struct lookup *l = malloc(sizeof(*l));
+    int rc = l == NULL ? -ENOMEM : fn(p, lib, fd, l);
+    free(l);
+    (void)close(fd);
+    return rc < 0 ? say_failure(p, lib, rc, info) : rc;
+}
+
 int ltn_probes_attach(struct ltn_probes *p, const struct ltn_lib *lib, struct ltn_errinfo *info)
 {
-    struct attached *known = find_file(p, lib->id);
+    const struct attached *known = find_file(p, lib->id);
     if (known != NULL) {
         return (int)known->site_count;
     }
@@ -481,24 +576,22 @@ int ltn_probes_attach(struct ltn_probes *p, const struct ltn_lib *lib, struct lt
         return ltn_errinfo_set(info, LTN_ERR_COUNT, "%s: already attached to %d files", lib->path,
                                MAX_FILES);
     }
-    int fd = ltn_lib_open(lib);
-    if (fd < 0) {
-        return ltn_errinfo_set(info, fd, "cannot open %s: %s", lib->path, ltn_err_str(fd));
+    return with_file(p, lib, attach_open_file, info);
+}
+
+int ltn_probes_try(struct ltn_probes *p, const struct ltn_lib *lib, struct ltn_errinfo *info)
+{
+    return with_file(p, lib, try_open_file, info);
+}
+
+bool ltn_probes_has(const struct ltn_probes *p, uint32_t lib_id)
+{
+    for (size_t i = 0; i < p->file_count; i++) {
+        if (p->files[i].lib_id == lib_id) {
+            return true;
+        }
     }
-    struct lookup *l = malloc(sizeof(*l));
-    int rc = l == NULL ? -ENOMEM : attach_open_file(p, lib, fd, l);
-    free(l);
-    (void)close(fd);
-    if (rc == -EACCES && p->kind == LTN_LINK_PERF) {
-        return ltn_errinfo_set(info, rc,
-                               "cannot attach to %s: this kernel needs CAP_SYS_ADMIN for uprobes, "
-                               "or Linux 6.6 or later with CAP_BPF and CAP_PERFMON",
-                               lib->path);
-    }
-    if (rc < 0) {
-        return ltn_errinfo_set(info, rc, "cannot attach to %s: %s", lib->path, ltn_err_str(rc));
-    }
-    return rc;
+    return false;
 }
 
 int ltn_probes_attach_site(struct ltn_probes *p, int fd, const struct ltn_link_site *site)
@@ -516,14 +609,25 @@ int ltn_probes_attach_site(struct ltn_probes *p, int fd, const struct ltn_link_s
     return 0;
 }
 
-void ltn_probes_detach(struct ltn_probes *p, uint32_t lib_id)
+bool ltn_probes_detach(struct ltn_probes *p, uint32_t lib_id)
 {
-    struct attached *a = find_file(p, lib_id);
-    if (a == NULL) {
-        return;
+    struct attached *gone = find_file(p, lib_id);
+    if (gone == NULL) {
+        return false;
     }
-    release(a);
-    *a = p->files[--p->file_count];
+    release(gone);
+    *gone = p->files[--p->file_count];
+    bool uncovered = false;
+    for (size_t i = 0; i < p->file_count;) {
+        if (p->files[i].covered_by != lib_id) {
+            i++;
+            continue;
+        }
+        uncovered = true;
+        release(&p->files[i]);
+        p->files[i] = p->files[--p->file_count];
+    }
+    return uncovered;
 }
 
 int ltn_probes_add_pid(struct ltn_probes *p, pid_t pid)

@@ -47,12 +47,22 @@ void ltn_probes_free(struct ltn_probes *p);
 
 /* Attaches to every function of ops.def in the file. A file that is attached already, or whose twin
  * (the same file through another overlay mount) already covers it, counts as done. Returns the
- * number of functions attached, or a negative code. */
+ * number of functions attached, or a negative code with the reason in *info: LTN_ERR_NOT_FOUND when
+ * the file holds none of the functions. */
 int ltn_probes_attach(struct ltn_probes *p, const struct ltn_lib *lib,
                       struct ltn_errinfo *info) ltn_must_check;
 
-/* Detaches from the file; unknown ids are ignored. */
-void ltn_probes_detach(struct ltn_probes *p, uint32_t lib_id);
+/* Would attaching to the file work? Attaches to one function for a moment. Returns how many
+ * functions there are, or as ltn_probes_attach. */
+int ltn_probes_try(struct ltn_probes *p, const struct ltn_lib *lib,
+                   struct ltn_errinfo *info) ltn_must_check;
+
+/* Is the file attached, by links of its own or those of its twin? */
+bool ltn_probes_has(const struct ltn_probes *p, uint32_t lib_id);
+
+/* Detaches from the file; unknown ids are ignored. True when files that its links covered are to
+ * be attached anew: they no longer count as attached. */
+bool ltn_probes_detach(struct ltn_probes *p, uint32_t lib_id);
 
 /* Adds a process to, or takes it from, the ones traced when scope_mode has LTN_TRACE_PIDS. 0 or
  * -errno. */

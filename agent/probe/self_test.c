@@ -74,7 +74,7 @@ int ltn_probes_self_test(struct ltn_probes *p, struct ltn_errinfo *info)
             sum = call(sum);
         }
         rc = counted_returns(&maps) == CALLS && sum == CALLS ? 0 : LTN_ERR_INTERNAL;
-        ltn_probes_detach(p, LTN_PROBES_OWN_FILE);
+        (void)ltn_probes_detach(p, LTN_PROBES_OWN_FILE);
     }
     if (fd >= 0) {
         (void)close(fd);

@@ -224,6 +224,45 @@ static int put_price(struct ltn_encoding *en, const struct ltn_otlp_point *sum,
     return rc;
 }
 
+static int put_files(struct ltn_encoding *en, const struct ltn_coverage *c)
+{
+    const struct {
+        const char *state;
+        uint64_t v;
+    } states[] = {{"attached", c->files}, {"unattached", c->files_unattached}};
+    int rc = ltn_push_metric(en, "lanterne.agent.files", "{file}", LTN_OTLP_GAUGE);
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(states) && rc == 0; i++) {
+        struct ltn_otlp_attr attr = ltn_otlp_attr_str("lanterne.state", states[i].state);
+        struct ltn_otlp_point p = point(en, en->window->start_ns, &attr, 1);
+        rc = put_int(en, &p, states[i].v);
+    }
+    return rc;
+}
+
+/* What the probes do not cover. */
+static int put_coverage(struct ltn_encoding *en, const struct ltn_coverage *c)
+{
+    struct ltn_otlp_point sum = point(en, en->e->started_ns, NULL, 0);
+    struct ltn_otlp_point gauge = point(en, en->window->start_ns, NULL, 0);
+    int rc = put_files(en, c);
+    if (rc == 0) {
+        rc = one_int(en, "lanterne.agent.processes.hidden", "{process}", LTN_OTLP_GAUGE, &gauge,
+                     c->hidden_processes);
+    }
+    if (rc == 0) {
+        rc = one_int(en, "lanterne.agent.processes.silent", "{process}", LTN_OTLP_GAUGE, &gauge,
+                     c->silent_processes);
+    }
+    if (rc == 0) {
+        rc = one_int(en, "lanterne.agent.silences", "{process}", LTN_OTLP_SUM, &sum,
+                     c->silent_total);
+    }
+    if (rc == 0) {
+        rc = ltn_push_metric(en, "lanterne.agent.attach.delay", "s", LTN_OTLP_GAUGE);
+    }
+    return rc < 0 ? rc : put_double(en, &gauge, (double)c->attach_delay_max_ns / 1e9);
+}
+
 static int put_health(struct ltn_encoding *en, const struct ltn_agent_health *h)
 {
     struct ltn_otlp_point sum = point(en, en->e->started_ns, NULL, 0);
@@ -241,6 +280,9 @@ static int put_health(struct ltn_encoding *en, const struct ltn_agent_health *h)
     }
     if (rc == 0) {
         rc = one_int(en, "lanterne.agent.probes", "1", LTN_OTLP_GAUGE, &gauge, h->attached_probes);
+    }
+    if (rc == 0) {
+        rc = put_coverage(en, &h->coverage);
     }
     if (rc == 0) {
         rc = one_int(en, "lanterne.agent.map.size", "By", LTN_OTLP_GAUGE, &gauge, h->map_bytes);

@@ -172,15 +172,24 @@ static const char version_1[] =
     "  LEFT JOIN strings s ON s.id = p.comm_id LEFT JOIN strings j ON j.id = p.job_id;\n";
 
 /* What tracing costs, and what was turned down for that. */
-static const char version_4[] = "ALTER TABLE agent_health ADD COLUMN detail TEXT;\n"
-                                "ALTER TABLE agent_health ADD COLUMN thin INTEGER;\n"
-                                "ALTER TABLE agent_health ADD COLUMN thinned INTEGER;\n"
-                                "ALTER TABLE agent_health ADD COLUMN probe_share REAL;\n"
-                                "ALTER TABLE agent_health ADD COLUMN probe_pid INTEGER;\n"
-                                "ALTER TABLE agent_health ADD COLUMN own_share REAL;\n"
-                                "ALTER TABLE agent_health ADD COLUMN pair_ns REAL;\n";
+static const char version_price[] = "ALTER TABLE agent_health ADD COLUMN detail TEXT;\n"
+                                    "ALTER TABLE agent_health ADD COLUMN thin INTEGER;\n"
+                                    "ALTER TABLE agent_health ADD COLUMN thinned INTEGER;\n"
+                                    "ALTER TABLE agent_health ADD COLUMN probe_share REAL;\n"
+                                    "ALTER TABLE agent_health ADD COLUMN probe_pid INTEGER;\n"
+                                    "ALTER TABLE agent_health ADD COLUMN own_share REAL;\n"
+                                    "ALTER TABLE agent_health ADD COLUMN pair_ns REAL;\n";
 
-const char *const ltn_record_migrations[] = {version_1, version_4};
+/* What the probes cover, and what they do not. */
+static const char version_coverage[] =
+    "ALTER TABLE agent_health ADD COLUMN attached_files INTEGER NOT NULL DEFAULT 0;\n"
+    "ALTER TABLE agent_health ADD COLUMN unattached_files INTEGER NOT NULL DEFAULT 0;\n"
+    "ALTER TABLE agent_health ADD COLUMN hidden_processes INTEGER NOT NULL DEFAULT 0;\n"
+    "ALTER TABLE agent_health ADD COLUMN silent_processes INTEGER NOT NULL DEFAULT 0;\n"
+    "ALTER TABLE agent_health ADD COLUMN silent_total INTEGER NOT NULL DEFAULT 0;\n"
+    "ALTER TABLE agent_health ADD COLUMN attach_delay_max_ns INTEGER NOT NULL DEFAULT 0;\n";
+
+const char *const ltn_record_migrations[] = {version_1, version_coverage, version_price};
 const size_t ltn_record_migration_count = LTN_ARRAY_SIZE(ltn_record_migrations);
 
 const char ltn_record_reader_views[] =

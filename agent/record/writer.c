@@ -11,8 +11,9 @@
 #include "base/text.h"
 #include "record/hist_blob.h"
 
-/* Remembered ids per kind. Beyond it everything is forgotten and learned anew. */
-#define MAX_REMEMBERED 65536
+/* Remembered ids per kind. Beyond it everything is forgotten and learned anew: many more processes
+ * than run at a time, and few enough that those long gone take little memory. */
+#define MAX_REMEMBERED 4096
 /* A name from a traced program is cut at this. */
 #define MAX_NAME_BYTES 256
 #define MAX_BLOB_BYTES (16U << 10)
@@ -470,9 +471,11 @@ static int store_health(struct ltn_writer *w, int64_t window, const struct ltn_a
         rc = ltn_db_prepare(w->db,
                             "INSERT INTO agent_health (window_id, calls_seen, records_emitted, "
                             "records_read, drops, windows_dropped, records_dropped, map_bytes, "
-                            "cpu_seconds, rss_bytes, traced_processes, attached_probes, detail, "
-                            "thin, thinned, probe_share, probe_pid, own_share, pair_ns) VALUES (?, "
-                            "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                            "cpu_seconds, rss_bytes, traced_processes, attached_probes, "
+                            "attached_files, unattached_files, hidden_processes, "
+                            "silent_processes, silent_total, attach_delay_max_ns, detail, thin, "
+                            "thinned, probe_share, probe_pid, own_share, pair_ns) VALUES (?, ?, ?, "
+                            "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                             &s);
     }
     if (rc < 0) {
@@ -490,13 +493,19 @@ static int store_health(struct ltn_writer *w, int64_t window, const struct ltn_a
     ltn_stmt_u64(s, 10, h->rss_bytes);
     ltn_stmt_i64(s, 11, h->traced_processes);
     ltn_stmt_i64(s, 12, h->attached_probes);
-    ltn_stmt_text(s, 13, ltn_detail_name(h->price.detail));
-    ltn_stmt_i64(s, 14, h->price.thin);
-    ltn_stmt_u64(s, 15, h->price.thinned);
-    bind_known(s, 16, h->price.probe_share);
-    bind_id(s, 17, h->price.probe_pid);
-    bind_known(s, 18, h->price.own_share);
-    bind_known(s, 19, h->price.pair_ns);
+    ltn_stmt_i64(s, 13, h->coverage.files);
+    ltn_stmt_i64(s, 14, h->coverage.files_unattached);
+    ltn_stmt_i64(s, 15, h->coverage.hidden_processes);
+    ltn_stmt_i64(s, 16, h->coverage.silent_processes);
+    ltn_stmt_u64(s, 17, h->coverage.silent_total);
+    ltn_stmt_u64(s, 18, h->coverage.attach_delay_max_ns);
+    ltn_stmt_text(s, 19, ltn_detail_name(h->price.detail));
+    ltn_stmt_i64(s, 20, h->price.thin);
+    ltn_stmt_u64(s, 21, h->price.thinned);
+    bind_known(s, 22, h->price.probe_share);
+    bind_id(s, 23, h->price.probe_pid);
+    bind_known(s, 24, h->price.own_share);
+    bind_known(s, 25, h->price.pair_ns);
     return ltn_stmt_run(s);
 }
 

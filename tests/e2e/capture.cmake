@@ -14,6 +14,24 @@ endfunction()
 capture_program(capture_target capture_target.c)
 target_link_libraries(capture_target PRIVATE simgpu_cudart simgpu_nccl simgpu_cuda)
 capture_program(capture_late capture_late.c)
+capture_program(capture_driver capture_driver.c)
+
+# The runtime linked in, with symbols and stripped; once more with the real one where a toolkit is installed.
+function(capture_static name)
+    capture_program(${name} capture_static.c)
+    target_link_libraries(${name} PRIVATE ${ARGN})
+    target_link_options(${name} PRIVATE -Wl,--build-id)
+    add_custom_command(TARGET ${name} POST_BUILD
+        COMMAND ${CMAKE_STRIP} -s -o $<TARGET_FILE:${name}>_stripped $<TARGET_FILE:${name}> VERBATIM)
+endfunction()
+capture_static(capture_static simgpu_cudart_static)
+find_library(LTN_REAL_CUDART_STATIC libcudart_static.a NO_DEFAULT_PATH
+    PATHS /usr/local/cuda/lib64 /usr/local/cuda/targets/x86_64-linux/lib /usr/local/cuda/targets/sbsa-linux/lib)
+if(LTN_REAL_CUDART_STATIC)
+    capture_static(capture_static_real ${LTN_REAL_CUDART_STATIC} rt)
+    target_compile_definitions(capture_static_real PRIVATE REAL_RUNTIME)
+endif()
+
 add_library(capture_cudart SHARED capture_cudart.c)
 target_compile_options(capture_cudart PRIVATE -O2 -g -fexceptions -fno-omit-frame-pointer -fno-optimize-sibling-calls
     -fvisibility=hidden -Wall -Wextra -Werror)

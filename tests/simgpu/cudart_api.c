@@ -7,7 +7,9 @@
 #include <stdbool.h>
 #include <string.h>
 
+#ifndef RT_API
 #define RT_API __attribute__((visibility("default")))
+#endif
 
 // A plain export: ready check, then one driver call.
 #define RT_FN(name, params, call)                                                                  \

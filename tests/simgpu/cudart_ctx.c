@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define RT_API   __attribute__((visibility("default")))
+#ifndef RT_API
+#define RT_API __attribute__((visibility("default")))
+#endif
 #define RT_MAJOR 12
 
 SIM_DEFINE_TALLY(simTallyCudart)

@@ -132,6 +132,12 @@ struct ltn_window *sample_window(unsigned n)
                                                 .probe_pid = SAMPLE_PID,
                                                 .own_share = -1.0,
                                                 .pair_ns = 950.0};
+    w->health.coverage = (struct ltn_coverage){.files = 3,
+                                               .files_unattached = 1,
+                                               .hidden_processes = 2,
+                                               .silent_processes = 4,
+                                               .silent_total = 5,
+                                               .attach_delay_max_ns = 6000000};
     return w;
 }
 

@@ -118,6 +118,25 @@ static void a_database_that_fails_is_told(void **state)
     assert_int_equal(ltn_health_look(&h, S(72), NULL, &record, lines), 0);
 }
 
+static void a_process_of_which_nothing_is_seen_is_told(void **state)
+{
+    (void)state;
+    struct ltn_silence_stats s = {0};
+    assert_int_equal(ltn_health_silence(&h, S(1), &s, lines), 0);
+    s.silent_now = 1;
+    s.first = (struct ltn_silent){
+        .pid = 77, .comm = "python", .path = "/x/libcuda.so.1", .cpu_pct = 40, .quiet_windows = 3};
+    assert_int_equal(ltn_health_silence(&h, S(2), &s, lines), 1);
+    assert_int_equal(lines[0].level, LTN_LOG_WARN);
+    assert_non_null(strstr(lines[0].text, "process 77 (python), 40 % of a CPU in /x/libcuda.so.1"));
+    assert_int_equal(ltn_health_silence(&h, S(3), &s, lines), 0);
+    assert_int_equal(ltn_health_silence(&h, S(63), &s, lines), 1);
+    s.silent_now = 0;
+    assert_int_equal(ltn_health_silence(&h, S(64), &s, lines), 1);
+    assert_int_equal(lines[0].level, LTN_LOG_INFO);
+    assert_int_equal(ltn_health_silence(&h, S(65), &s, lines), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, fresh)
 
 int main(void)
@@ -128,6 +147,7 @@ int main(void)
         TEST(flapping_is_told_once_a_minute),
         TEST(what_is_lost_is_told),
         TEST(a_database_that_fails_is_told),
+        TEST(a_process_of_which_nothing_is_seen_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -183,10 +183,7 @@ static void test_exec(void **state)
     assert_int_equal(times(&seen, LTN_SCAN_PROC_GONE, c.pid), 0);
     assert_int_equal(times_lib(&seen, LTN_SCAN_LIB_UNMAPPED, c.pid, LTN_LIB_CUDA), 1);
     assert_string_equal(ltn_scanner_proc(s, c.pid)->exe, FIXTURES "/discover_child_embeds");
-    /* The static runtime inside is looked for once the driver is there. */
-    (void)child_open(&c, FIXTURES "/libcuda.so.1");
-    seen = scan(s, 3);
-    assert_int_equal(times_lib(&seen, LTN_SCAN_LIB_MAPPED, c.pid, LTN_LIB_CUDA), 1);
+    /* The runtime inside is found before the program opens the driver. */
     assert_int_equal(times_lib(&seen, LTN_SCAN_LIB_MAPPED, c.pid, LTN_LIB_EMBEDDED), 1);
     for (size_t i = 0; i < seen.count; i++) {
         if (seen.e[i].lib_kind == LTN_LIB_EMBEDDED) {
@@ -299,19 +296,96 @@ static void test_given_file(void **state)
     struct child c;
     child_start(&c, FIXTURES "/discover_child_embeds", NULL);
     struct ltn_scanner *s = scanner_for(c.pid);
-    struct seen seen = scan(s, 0);
-    assert_int_equal(times(&seen, LTN_SCAN_LIB_MAPPED, c.pid), 0); /* no driver, not looked into */
+    struct seen seen;
     struct ltn_lib *lib;
     assert_int_equal(ltn_libs_give(ltn_scanner_libs(s), FIXTURES "/discover_child_embeds", &lib),
                      0);
-    ltn_scanner_poke(s, c.pid);
     seen = scan(s, 0);
+    assert_int_equal(times(&seen, LTN_SCAN_LIB_NEW, 0), 0);
     assert_int_equal(times_lib(&seen, LTN_SCAN_LIB_MAPPED, c.pid, LTN_LIB_EMBEDDED), 1);
     assert_true(ltn_lib_has_user(lib, c.pid));
     child_end(&c);
     seen = scan(s, 1);
     assert_int_equal(times_lib(&seen, LTN_SCAN_LIB_UNMAPPED, c.pid, LTN_LIB_EMBEDDED), 1);
     assert_int_equal(times(&seen, LTN_SCAN_LIB_GONE, 0), 0); /* the user asked for it */
+    ltn_scanner_free(s);
+}
+
+/* One process at once, without a scan: new, changed, replaced, gone. */
+static void test_look(void **state)
+{
+    (void)state;
+    struct child a;
+    struct child b;
+    struct child c;
+    char answer[64];
+    struct seen seen = {0};
+    struct ltn_scope scope = {.pid_count = 3};
+    child_start(&a, FIXTURES "/discover_child", NULL);
+    child_start(&b, FIXTURES "/discover_child", NULL);
+    child_start(&c, FIXTURES "/discover_child", NULL);
+    scope.pids[0] = a.pid;
+    scope.pids[1] = b.pid;
+    scope.pids[2] = c.pid;
+    struct ltn_scanner *s = ltn_scanner_new(&scope);
+    /* In an order that puts one before, one behind and one between those known. */
+    (void)child_open(&b, FIXTURES "/libcudart.so.12");
+    ltn_scanner_look(s, b.pid, test_clock, note, &seen);
+    assert_int_equal(times(&seen, LTN_SCAN_PROC_NEW, b.pid), 1);
+    assert_int_equal(times_lib(&seen, LTN_SCAN_LIB_MAPPED, b.pid, LTN_LIB_CUDART), 1);
+    ltn_scanner_look(s, c.pid, test_clock, note, &seen);
+    ltn_scanner_look(s, a.pid, test_clock, note, &seen);
+    assert_int_equal(times(&seen, LTN_SCAN_PROC_NEW, a.pid), 1);
+    assert_int_equal(times(&seen, LTN_SCAN_PROC_NEW, c.pid), 1);
+    assert_non_null(ltn_scanner_proc(s, a.pid));
+    assert_non_null(ltn_scanner_proc(s, b.pid));
+    assert_non_null(ltn_scanner_proc(s, c.pid));
+    size_t before = seen.count;
+    ltn_scanner_look(s, b.pid, test_clock, note, &seen);
+    assert_int_equal(seen.count, before);
+    /* The program is known to carry nothing; the one that it becomes is not. */
+    assert_true(ltn_scanner_program_is_plain(s, a.pid));
+    child_say(&a, "exec ", FIXTURES "/discover_child_embeds", answer, sizeof(answer));
+    assert_string_equal(answer, "ready");
+    assert_false(ltn_scanner_program_is_plain(s, a.pid));
+    seen.count = 0;
+    ltn_scanner_look(s, a.pid, test_clock, note, &seen);
+    assert_int_equal(times(&seen, LTN_SCAN_PROC_EXEC, a.pid), 1);
+    assert_int_equal(times_lib(&seen, LTN_SCAN_LIB_MAPPED, a.pid, LTN_LIB_EMBEDDED), 1);
+    /* A scan agrees with what was seen one by one. */
+    seen = scan(s, 0);
+    assert_int_equal(seen.count, 0);
+    pid_t gone = c.pid;
+    child_end(&c);
+    ltn_scanner_look(s, gone, test_clock, note, &seen);
+    assert_int_equal(seen.count, 0);
+    seen = scan(s, 1);
+    assert_int_equal(times(&seen, LTN_SCAN_PROC_GONE, gone), 1);
+    child_end(&a);
+    child_end(&b);
+    ltn_scanner_free(s);
+}
+
+/* When nobody tells of mappings, a process that was quiet for long is found by the next scan. */
+static void test_look_at_all(void **state)
+{
+    (void)state;
+    struct child c;
+    child_start(&c, FIXTURES "/discover_child", NULL);
+    struct ltn_scanner *s = scanner_for(c.pid);
+    for (int i = 0; i < 40; i++) {
+        (void)scan(s, 1);
+    }
+    ltn_scanner_look_at_all(s, true);
+    for (int i = 0; i < 5; i++) {
+        int handle = child_open(&c, FIXTURES "/libcudart.so.12");
+        struct seen seen = scan(s, 1);
+        assert_int_equal(times_lib(&seen, LTN_SCAN_LIB_MAPPED, c.pid, LTN_LIB_CUDART), 1);
+        child_close(&c, handle);
+        seen = scan(s, 1);
+        assert_int_equal(times_lib(&seen, LTN_SCAN_LIB_GONE, 0, LTN_LIB_CUDART), 1);
+    }
+    child_end(&c);
     ltn_scanner_free(s);
 }
 
@@ -342,6 +416,8 @@ int main(void)
         cmocka_unit_test(test_life_of_a_process),
         cmocka_unit_test(test_children_and_sharing),
         cmocka_unit_test(test_exec),
+        cmocka_unit_test(test_look),
+        cmocka_unit_test(test_look_at_all),
         cmocka_unit_test(test_uid_scope),
         cmocka_unit_test(test_pid_reuse),
         cmocka_unit_test(test_given_file),

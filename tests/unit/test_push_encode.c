@@ -231,6 +231,12 @@ static void every_metric_is_as_described(void **state)
     expect("0|lanterne.agent.calls", 2400, "{call}", sum, 5);
     expect("0|lanterne.agent.records|emitted", 0, "{record}", sum, 5);
     expect("0|lanterne.agent.drops|ring_calls", 3, "{record}", sum, 5);
+    expect("0|lanterne.agent.files|attached", 3, "{file}", gauge, first);
+    expect("0|lanterne.agent.files|unattached", 1, "{file}", gauge, first);
+    expect("0|lanterne.agent.processes.hidden", 2, "{process}", gauge, first);
+    expect("0|lanterne.agent.processes.silent", 4, "{process}", gauge, first);
+    expect("0|lanterne.agent.silences", 5, "{process}", sum, 5);
+    expect("0|lanterne.agent.attach.delay", 0.006, "s", gauge, first);
     expect("0|process.cpu.time", 0.25, "s", sum, 5);
     expect("0|lanterne.agent.detail", LTN_DETAIL_NO_HOST, "1", gauge, first);
     expect("0|lanterne.agent.thinning", 100, "1", gauge, first);
