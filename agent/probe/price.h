@@ -16,7 +16,8 @@
 struct ltn_probe_price {
     double pair_ns;  /* a launch that is counted and timed */
     double entry_ns; /* a launch that is only counted (LTN_DOWN_LAUNCH), the few timed ones in it */
-    double step_ns;  /* added where the kernel must step through the instruction of the probe */
+    double step_ns;  /* added where the kernel must step through the instruction of the probe; not
+                        measured with perf links */
     bool measured;   /* false: derived, since the scope leaves out this process or a probe failed */
 };
 
