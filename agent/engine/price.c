@@ -2,7 +2,10 @@
 #include "engine/price.h"
 
 #include <errno.h>
+#include <stdio.h>
 
+#include "base/attr.h"
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "bpf/event.h"
@@ -13,36 +16,42 @@
 /* Without a budget processes are looked at as if it were this. */
 #define BUDGET_TO_LOOK_AT 0.02
 
-/* What a level means for the kernel programs and for the drain. */
-struct setting {
-    uint32_t off;
-    uint32_t thin;
-    const char *text; /* what is given up at this level */
-};
+#define TEXT_BYTES 256
 
-#define NO_STACKS LTN_DOWN_STACKS
-#define NO_HOST   (NO_STACKS | LTN_DOWN_HOST)
-#define NO_NESTED (NO_HOST | LTN_DOWN_NESTED)
+static uint32_t off_bits(const struct ltn_governor_off *o)
+{
+    return (o->stacks ? LTN_DOWN_STACKS : 0) | (o->host ? LTN_DOWN_HOST : 0) |
+           (o->nested ? LTN_DOWN_NESTED : 0) | (o->launch ? LTN_DOWN_LAUNCH : 0);
+}
 
-static const struct setting settings[LTN_DETAILS] = {
-    [LTN_DETAIL_FULL] = {0, 1, "everything is on"},
-    [LTN_DETAIL_NO_STACKS] = {NO_STACKS, 1, "no stacks"},
-    [LTN_DETAIL_SAMPLE_10] = {NO_STACKS, 10, "no stacks, one record in 10"},
-    [LTN_DETAIL_SAMPLE_100] = {NO_STACKS, 100, "no stacks, one record in 100"},
-    [LTN_DETAIL_NO_HOST] = {NO_HOST, 100, "no stacks, one record in 100, no host events"},
-    [LTN_DETAIL_NO_NESTED] =
-        {NO_NESTED, 100,
-         "no stacks, one record in 100, no host events, of calls inside others "
-         "one in 16 timed"},
-    [LTN_DETAIL_COUNTS] = {NO_NESTED | LTN_DOWN_LAUNCH, 100,
-                           "no stacks, one record in 100, no host events, of launches, copies and "
-                           "calls inside others one in 16 timed"},
-};
+/* "no stacks, one record in 10": what is turned down. */
+static void off_text(const struct ltn_governor_off *o, char out[TEXT_BYTES])
+{
+    struct ltn_buf text;
+    ltn_buf_init(&text, TEXT_BYTES);
+    const char *parts[] = {
+        o->stacks ? "no stacks" : NULL,
+        o->thin >= 100  ? "one record in 100"
+        : o->thin >= 10 ? "one record in 10"
+                        : NULL,
+        o->host ? "no host events" : NULL,
+        o->nested ? "of calls inside others one in 16 timed" : NULL,
+        o->launch ? "of launches and copies one in 16 timed" : NULL,
+    };
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(parts); i++) {
+        if (parts[i] != NULL) {
+            (void)ltn_buf_printf(&text, "%s%s", text.len > 0 ? ", " : "", parts[i]);
+        }
+    }
+    (void)snprintf(out, TEXT_BYTES, "%s", text.len > 0 ? ltn_buf_str(&text) : "all is on");
+    ltn_buf_done(&text);
+}
 
 int ltn_price_init(struct ltn_price *p, struct ltn_probes *probes, double budget,
                    bool records_wanted)
 {
-    const struct ltn_governor_conf conf = {.budget = budget, .records_wanted = records_wanted};
+    /* Who asks for every record has accepted what that costs. */
+    const struct ltn_governor_conf conf = {.budget = records_wanted ? 0.0 : budget};
     ltn_probes_measure_price(probes, &p->price);
     ltn_governor_init(&p->governor, &conf);
     p->health = (struct ltn_price_health){
@@ -60,7 +69,8 @@ void ltn_price_done(struct ltn_price *p)
 static void say_change(struct ltn_price *p, const struct ltn_governor_input *in)
 {
     const struct ltn_governor *g = &p->governor;
-    const char *text = settings[g->level].text;
+    char text[TEXT_BYTES];
+    off_text(&g->off, text);
     if (g->reason == LTN_GOVERNOR_PROBES) {
         ltn_log_warn("detail is down to %s (%s): tracing all would take %.1f %% of process %u, the "
                      "budget is %.1f %%, this takes %.1f %%",
@@ -108,8 +118,8 @@ void ltn_price_tick(struct ltn_price *p, struct ltn_probes *probes, struct ltn_d
     bool changed = ltn_governor_decide(&p->governor, &in);
     enum ltn_detail level = p->governor.level;
     if (changed) {
-        ltn_probes_set_off(probes, settings[level].off);
-        ltn_drain_set_least(drain, settings[level].thin);
+        ltn_probes_set_off(probes, off_bits(&p->governor.off));
+        ltn_drain_set_least(drain, p->governor.off.thin);
         say_change(p, &in);
     }
     say_exhausted(p, &in);

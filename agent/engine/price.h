@@ -23,8 +23,8 @@ struct ltn_price {
     uint64_t quiet_ns; /* when it was exhausted last */
 };
 
-/* Nothing may be attached yet. budget 0: all is measured and reported, nothing turned down. 0 or
- * -ENOMEM. Free with ltn_price_done. */
+/* Nothing may be attached yet. budget 0, or records_wanted: all is measured and reported, nothing
+ * turned down. 0 or -ENOMEM. Free with ltn_price_done. */
 int ltn_price_init(struct ltn_price *p, struct ltn_probes *probes, double budget,
                    bool records_wanted) ltn_must_check;
 void ltn_price_done(struct ltn_price *p);

@@ -9,6 +9,7 @@
 #define OVER_OWN    10
 /* Detail comes back only with room to spare, and after calm. */
 #define WORTH_IT        1.05 /* less saved is nothing saved */
+#define STACKS_MATTER   0.1  /* of the budget */
 #define ROOM            0.7
 #define CALM_PROBES_NS  (10 * SECOND)
 #define PATIENCE_NS     (30 * SECOND)
@@ -22,7 +23,7 @@
 
 void ltn_governor_init(struct ltn_governor *g, const struct ltn_governor_conf *conf)
 {
-    *g = (struct ltn_governor){.conf = *conf, .patience_ns = PATIENCE_NS};
+    *g = (struct ltn_governor){.conf = *conf, .patience_ns = PATIENCE_NS, .off = {.thin = 1}};
 }
 
 double ltn_governor_own_limit(double calls_per_s)
@@ -113,19 +114,47 @@ static void decide_own(struct ltn_governor *g, const struct ltn_governor_input *
     }
 }
 
+/*
+ * The levels of the agent's own time turn down what costs the agent: records, stacks, host events.
+ * Those of the budget turn down what costs the traced program, and leave the rest alone: a record
+ * more or less is nothing to a program that makes a million calls.
+ */
+static struct ltn_governor_off turned_down(const struct ltn_governor *g,
+                                           const struct ltn_governor_input *in)
+{
+    bool stacks_matter = in->stack_share >= STACKS_MATTER * g->conf.budget;
+    bool stacks_by_probes =
+        g->by_probes >= LTN_DETAIL_NO_STACKS && (g->off.stacks || stacks_matter);
+    return (struct ltn_governor_off){
+        .stacks = g->by_own >= LTN_DETAIL_NO_STACKS || stacks_by_probes,
+        .host = g->by_own >= LTN_DETAIL_NO_HOST,
+        .nested = g->by_probes >= LTN_DETAIL_NO_NESTED,
+        .launch = g->by_probes >= LTN_DETAIL_COUNTS,
+        .thin = g->by_own >= LTN_DETAIL_SAMPLE_100  ? 100
+                : g->by_own >= LTN_DETAIL_SAMPLE_10 ? 10
+                                                    : 1,
+    };
+}
+
+static bool differ(const struct ltn_governor_off *a, const struct ltn_governor_off *b)
+{
+    return a->stacks != b->stacks || a->host != b->host || a->nested != b->nested ||
+           a->launch != b->launch || a->thin != b->thin;
+}
+
 bool ltn_governor_decide(struct ltn_governor *g, const struct ltn_governor_input *in)
 {
     if (g->conf.budget <= 0.0) {
         return false;
     }
     enum ltn_detail before = g->level;
+    struct ltn_governor_off off_before = g->off;
     decide_probes(g, in);
-    if (!g->conf.records_wanted) {
-        decide_own(g, in);
-    }
+    decide_own(g, in);
     g->level = g->by_probes > g->by_own ? g->by_probes : g->by_own;
     g->reason = g->level == LTN_DETAIL_FULL ? LTN_GOVERNOR_CALM
                 : g->by_probes >= g->by_own ? LTN_GOVERNOR_PROBES
                                             : LTN_GOVERNOR_OWN;
-    return g->level != before;
+    g->off = turned_down(g, in);
+    return g->level != before || differ(&g->off, &off_before);
 }

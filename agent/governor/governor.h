@@ -15,7 +15,6 @@
 
 struct ltn_governor_conf {
     double budget; /* share of a traced process's time that probes may take; 0 = no governor */
-    bool records_wanted; /* the user asked for every record: the agent's own time is no reason */
 };
 
 /* What the agent may take of one core: below LTN_GOVERNOR_REST_CALLS calls a second, just above
@@ -31,7 +30,8 @@ struct ltn_governor_input {
     uint64_t now_ns; /* any clock that only grows */
     /* Share of its time that the dearest process would lose at each level, by its present calls. */
     double probe_share[LTN_DETAILS];
-    double own_share; /* the agent's CPU time with that of its kernel programs, of one core */
+    double stack_share; /* of probe_share[LTN_DETAIL_FULL]: taking stacks */
+    double own_share;   /* the agent's CPU time with that of its kernel programs, of one core */
     double calls_per_s;
     double records_per_s;  /* as if none were thinned out */
     double programs_share; /* of own_share: scheduler, process and host programs */
@@ -41,6 +41,15 @@ enum ltn_governor_reason {
     LTN_GOVERNOR_CALM = 0, /* nothing is turned down */
     LTN_GOVERNOR_PROBES,   /* a process would lose more than the budget */
     LTN_GOVERNOR_OWN,      /* the agent took too much itself */
+};
+
+/* What a decision turns down: what the agent's own time asks for, and what the budget asks for. */
+struct ltn_governor_off {
+    bool stacks;
+    bool host;
+    bool nested;   /* of calls inside others few are timed */
+    bool launch;   /* of launches, copies, memsets few are timed */
+    uint32_t thin; /* of the records that may be thinned out at least so many for one */
 };
 
 struct ltn_governor {
@@ -57,12 +66,13 @@ struct ltn_governor {
     /* The outcome. */
     enum ltn_detail level;
     enum ltn_governor_reason reason;
+    struct ltn_governor_off off;
     bool exhausted; /* no level brings the cost under the budget */
 };
 
 void ltn_governor_init(struct ltn_governor *g, const struct ltn_governor_conf *conf);
 
-/* Decides; about once a second. True when the level changed. */
+/* Decides; about once a second. True when the level, or what is turned down, changed. */
 bool ltn_governor_decide(struct ltn_governor *g, const struct ltn_governor_input *in);
 
 /* Most that the agent may take of a core at this rate of calls. */

@@ -15,6 +15,8 @@
 /* What others cost against a launch: they are entered in the table of calls in progress and get a
  * record (docs/performance.md). */
 #define OTHER_FACTOR 1.5
+/* A stack of usual depth, Python frames left out. */
+#define STACK_NS 1000.0
 /* A process costs at most this share of the budget when its counters are not worth reading. */
 #define WORTH_READING  0.5
 #define COUNTERS_MAX   65536
@@ -303,15 +305,17 @@ void ltn_meter_read(struct ltn_meter *m, uint64_t now_ns, struct ltn_governor_in
     ret->calls_per_s = calls_per_s;
     ret->programs_share = m->programs_share;
     ret->own_share = (m->own_share > 0.0 ? m->own_share : 0.0) + m->programs_share;
+    ret->stack_share = ret->records_per_s * STACK_NS * NS; /* as if all were the dearest's */
     /* The most that one process can lose: as if all calls were its own, and of the dearest kind. */
     const struct ltn_call_rates all = {.others = calls_per_s,
                                        .stepped = find_stepped(m) ? calls_per_s : 0.0};
     double most = ltn_meter_share(&all, &m->price, LTN_DETAIL_FULL);
-    if (most >= WORTH_READING * m->budget) {
+    if (most + ret->stack_share >= WORTH_READING * m->budget) {
         read_processes(m, now_ns, ret, ret_pid);
-        return;
+    } else {
+        for (int l = 0; l < LTN_DETAILS; l++) {
+            ret->probe_share[l] = most;
+        }
     }
-    for (int l = 0; l < LTN_DETAILS; l++) {
-        ret->probe_share[l] = most;
-    }
+    ret->probe_share[LTN_DETAIL_FULL] += ret->stack_share;
 }

@@ -195,12 +195,39 @@ static void swinging_needs_more_patience_each_time(void **state)
     assert_true(calm[1] >= 2 * calm[0] - 2 && calm[2] >= 2 * calm[1] - 2);
 }
 
-static void every_record_wanted_means_no_limit_for_the_agent(void **state)
+/* The budget gives up what costs the traced program, the agent's own time what costs the agent. */
+static void each_reason_gives_up_what_helps_it(void **state)
 {
     (void)state;
-    start(&(struct ltn_governor_conf){.budget = 0.02, .records_wanted = true});
-    assert_int_equal(pass(100, 0.9, 100), 0);
-    assert_int_equal(pass(100000, 0.9, 2), 1);
+    (void)pass(100000, 0.005, 3);
+    assert_int_equal(g.level, LTN_DETAIL_COUNTS);
+    assert_true(g.off.nested && g.off.launch);
+    assert_false(g.off.stacks || g.off.host);
+    assert_int_equal(g.off.thin, 1);
+    (void)pass(100000, 0.5, 40);
+    assert_true(g.off.nested && g.off.launch && g.off.stacks && g.off.host);
+    assert_int_equal(g.off.thin, 100);
+    start(&(struct ltn_governor_conf){.budget = 0.02});
+    (void)pass(0, 0.02, 20);
+    assert_int_equal(g.level, LTN_DETAIL_SAMPLE_10);
+    assert_true(g.off.stacks && g.off.thin == 10);
+    assert_false(g.off.nested || g.off.launch || g.off.host);
+}
+
+static void stacks_go_first_when_they_are_what_costs(void **state)
+{
+    (void)state;
+    struct ltn_governor_input in = {.own_share = 0.001, .stack_share = 0.03};
+    for (int l = 0; l < LTN_DETAILS; l++) {
+        in.probe_share[l] = l == LTN_DETAIL_FULL ? 0.04 : 0.01;
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        in.now_ns = ++now_s * LTN_NS_PER_S;
+        (void)ltn_governor_decide(&g, &in);
+    }
+    assert_int_equal(g.level, LTN_DETAIL_NO_STACKS);
+    assert_true(g.off.stacks);
+    assert_false(g.off.nested || g.exhausted);
 }
 
 static void no_budget_no_governor(void **state)
@@ -236,7 +263,8 @@ int main(void)
         TEST(detail_that_saves_no_time_stays),
         TEST(much_work_may_cost_more),
         TEST(swinging_needs_more_patience_each_time),
-        TEST(every_record_wanted_means_no_limit_for_the_agent),
+        TEST(each_reason_gives_up_what_helps_it),
+        TEST(stacks_go_first_when_they_are_what_costs),
         TEST(no_budget_no_governor),
         TEST(levels_have_names),
     };
