@@ -127,6 +127,7 @@ struct bench {
     size_t cpu;
     const char *only; /* part of a case's text; NULL = all */
     bool json;
+    bool check; /* the promises */
 };
 
 /* ---- attaching ---- */
@@ -309,9 +310,11 @@ static __attribute__((noinline)) double measure_deep(target_fn fn, unsigned call
     return ns;
 }
 
-static int set_stacks(struct bench *b, const struct bench_case *c)
+static void set_stacks(struct bench *b, const struct bench_case *c)
 {
-    return c->tracer == LANTERNE ? ltn_probes_set_stacks(b->probes[c->kind], c->frames > 0) : 0;
+    if (c->tracer == LANTERNE) {
+        ltn_probes_set_off(b->probes[c->kind], c->frames > 0 ? 0 : LTN_DOWN_STACKS);
+    }
 }
 
 static void empty_rings(struct bench *b)
@@ -332,10 +335,7 @@ static void *run_rounds(void *arg)
             if (b->fn[i] == NULL) {
                 continue;
             }
-            if (set_stacks(b, &cases[i]) < 0) {
-                b->fn[i] = NULL;
-                continue;
-            }
+            set_stacks(b, &cases[i]);
             unsigned frames = cases[i].frames > 0 ? cases[i].frames : 1;
             (void)measure_deep(b->fn[i], WARM_UP, frames);
             double ns = measure_deep(b->fn[i], b->calls, frames);
@@ -444,9 +444,49 @@ static void print_all(const struct bench *b)
     }
 }
 
+/* The case of this text, in ns; 0 when it did not run. */
+static double best_of(const struct bench *b, const char *text)
+{
+    for (size_t i = 0; i < CASES; i++) {
+        if (strcmp(cases[i].text, text) == 0) {
+            return b->best_ns[i];
+        }
+    }
+    return 0.0;
+}
+
+/* What docs/performance.md promises. */
+static int check_promises(const struct bench *b)
+{
+    static const struct {
+        const char *what;
+        const char *against;
+        double most;
+    } promises[] = {
+        {"launch, session", "empty session", 1.25},
+        {"launch, multi", "empty pair, multi", 1.25},
+        {"launch, perf", "empty pair, perf", 1.25},
+        {"launch behind endbr64, session", "launch, session", 1.3},
+        {"launch behind libcuda's compare, session", "launch, session", 1.3},
+    };
+    int broken = 0;
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(promises); i++) {
+        double got = best_of(b, promises[i].what);
+        double base = best_of(b, promises[i].against);
+        if (got > 0.0 && base > 0.0 && got > base * promises[i].most) {
+            (void)fprintf(stderr, "%s: %.2f x '%s', promised are %.2f\n", promises[i].what,
+                          got / base, promises[i].against, promises[i].most);
+            broken++;
+        }
+    }
+    return broken == 0 ? 0 : -ERANGE;
+}
+
 static int usage(FILE *to)
 {
-    (void)fputs("usage: probe_overhead [--rounds N] [--calls N] [--case TEXT] [--json]\n", to);
+    (void)fputs("usage: probe_overhead [--rounds N] [--calls N] [--case TEXT] [--check] [--json]\n"
+                "  --check  exit code 1 when a promise of docs/performance.md is broken\n",
+                to);
     return to == stdout ? 0 : 2;
 }
 
@@ -456,6 +496,10 @@ static int parse(struct bench *b, int argc, char **argv)
         uint64_t n = 0;
         if (strcmp(argv[i], "--json") == 0) {
             b->json = true;
+            continue;
+        }
+        if (strcmp(argv[i], "--check") == 0) {
+            b->check = true;
             continue;
         }
         if (strcmp(argv[i], "--case") == 0 && i + 1 < argc) {
@@ -496,6 +540,9 @@ int main(int argc, char **argv)
     }
     print_all(&b);
     rc = check_counts(&b);
+    if (b.check && check_promises(&b) < 0) {
+        rc = -ERANGE;
+    }
     for (size_t i = 0; i < b.perf_link_count; i++) {
         (void)bpf_link__destroy(b.perf_links[i]);
     }

@@ -356,6 +356,24 @@ static __always_inline void enter_outermost(struct ltn_task *t, struct ltn_frame
 
 static __noinline int emit_untimed(struct ltn_frame *f, ltn_u64 pid_tgid);
 
+/* Is this one of the calls that the agent has given up timing, all but a few? */
+static __always_inline int only_counted(ltn_u64 cookie, ltn_u32 depth)
+{
+    ltn_u32 off = control.off;
+    if (!(off & (LTN_DOWN_NESTED | LTN_DOWN_LAUNCH))) {
+        return 0;
+    }
+    ltn_u32 cls = LTN_COOKIE_CLASS(cookie);
+    if (cls == LTN_CLASS_COLLECTIVE || cls == LTN_CLASS_COMM) {
+        return 0;
+    }
+    if (!((off & LTN_DOWN_NESTED) && depth > 0) &&
+        !((off & LTN_DOWN_LAUNCH) && !LTN_COOKIE_MAY_HANG(cookie))) {
+        return 0;
+    }
+    return (bpf_get_prandom_u32() & (LTN_TIMED_ONE_IN - 1)) != 0;
+}
+
 /* Returns 0 when the return of this call is wanted. */
 static __always_inline int enter(struct pt_regs *ctx, ltn_u64 cookie)
 {
@@ -394,7 +412,8 @@ static __always_inline int enter(struct pt_regs *ctx, ltn_u64 cookie)
         return 1;
     }
     struct ltn_frame *f = &t->frames[depth & (LTN_NESTING - 1)];
-    ltn_u32 entry_only = LTN_COOKIE_FLAGS(cookie) & LTN_OP_ENTRY_ONLY;
+    ltn_u32 entry_only =
+        (LTN_COOKIE_FLAGS(cookie) & LTN_OP_ENTRY_ONLY) || only_counted(cookie, depth);
     f->cookie = cookie;
     f->sp = sp;
     load_register_args(ctx, t);
@@ -588,13 +607,14 @@ static __always_inline void add_thread(const struct ltn_task *t, const struct lt
 }
 
 static __always_inline void emit_sync(struct ltn_task *t, struct ltn_frame *f, ltn_u64 pid_tgid,
-                                      const struct measured *m)
+                                      const struct measured *m, ltn_u32 weight)
 {
     /* The record is put together where the closed segment already lies: task storage, not the
      * stack. */
     struct ltn_event_sync *e = &t->closed;
     fill_call(&e->call, f, pid_tgid, LTN_EVENT_SYNC, sizeof(*e));
     fill_measured(&e->call, m);
+    e->call.weight = weight;
     if (bpf_ringbuf_output(&calls, e, sizeof(*e), wake_flag(&calls)) != 0) {
         count_drop(LTN_DROP_RING_CALLS);
     }
@@ -687,6 +707,42 @@ static __always_inline void take_async_error(struct ltn_frame *f, struct measure
     }
 }
 
+/* Records that are never thinned out: what steps are told by, and what comes once. */
+static __always_inline int always_kept(const struct ltn_frame *f)
+{
+    ltn_u32 cls = LTN_COOKIE_CLASS(f->cookie);
+    return (f->flags & LTN_CALL_PEERS) || cls == LTN_CLASS_COLLECTIVE || cls == LTN_CLASS_COMM ||
+           cls == LTN_CLASS_CONTEXT;
+}
+
+/* The weight of a record that would stand for `weight` calls; 0 = it is left out, because records
+ * come faster than they can be taken. */
+static __always_inline ltn_u32 thin_out(const struct ltn_frame *f, ltn_u32 weight)
+{
+    if (config.thin_bytes == 0 || always_kept(f)) {
+        return weight;
+    }
+    ltn_u32 one_in = control.thin;
+    ltn_u64 fill = bpf_ringbuf_query(&calls, BPF_RB_AVAIL_DATA);
+    if (fill >= config.thin_bytes && one_in < 10) {
+        one_in = 10;
+    }
+    if (fill >= config.thin_bytes + config.thin_bytes / 2 && one_in < 100) {
+        one_in = 100;
+    }
+    if (f->flags & (LTN_CALL_FAILED | LTN_CALL_SLOW)) {
+        one_in /= 10; /* kept, unless it is these that come too fast */
+    }
+    if (one_in <= 1) {
+        return weight;
+    }
+    if (bpf_get_prandom_u32() % one_in != 0) {
+        count_seen(LTN_SEEN_THINNED);
+        return 0;
+    }
+    return weight * one_in;
+}
+
 static __always_inline int is_failure(ltn_u32 cls, ltn_s32 result)
 {
     if (cls == LTN_CLASS_COLLECTIVE || cls == LTN_CLASS_COMM) {
@@ -699,6 +755,9 @@ static __always_inline void emit(struct pt_regs *ctx, struct task_struct *task, 
                                  struct ltn_frame *f, const struct measured *m)
 {
     ltn_u32 weight = weight_of(f);
+    if (weight != 0) {
+        weight = thin_out(f, weight);
+    }
     if (weight == 0) {
         return;
     }
@@ -712,7 +771,7 @@ static __always_inline void emit(struct pt_regs *ctx, struct task_struct *task, 
     count_seen(LTN_SEEN_EMITTED);
     ltn_u32 cls = LTN_COOKIE_CLASS(f->cookie);
     if (LTN_COOKIE_FLAGS(f->cookie) & LTN_OP_BLOCKING) {
-        emit_sync(t, f, pid_tgid, m);
+        emit_sync(t, f, pid_tgid, m, weight);
     } else if (cls == LTN_CLASS_COLLECTIVE) {
         emit_collective(f, pid_tgid, m);
     } else if (cls == LTN_CLASS_COMM) {
@@ -751,7 +810,9 @@ static __always_inline int leave(struct pt_regs *ctx, ltn_u64 cookie)
     ltn_u32 tgid = (ltn_u32)task->tgid;
     struct ltn_frame *f = pop_frame(t, cookie, PT_REGS_SP(ctx), tgid);
     if (!f) {
-        count_seen(LTN_SEEN_UNEXPECTED);
+        if (control.off == 0) { /* else the entry may have been only counted */
+            count_seen(LTN_SEEN_UNEXPECTED);
+        }
         return 0;
     }
     ltn_u64 pid_tgid = (ltn_u64)tgid << 32 | (ltn_u32)task->pid;

@@ -495,6 +495,7 @@ enum ltn_seen {
     LTN_SEEN_FILTERED,   /* calls out of scope */
     LTN_SEEN_UNEXPECTED, /* returns without an entry */
     LTN_SEEN_STACKS,     /* of those emitted: stacks, and what they name */
+    LTN_SEEN_THINNED,    /* records left out by thinning: others stand for them by their weight */
     LTN_SEENS,
 };
 
@@ -503,12 +504,6 @@ enum ltn_seen {
 #define LTN_TRACE_UID    0x02
 #define LTN_TRACE_CGROUP 0x04 /* cgroup-v2 ancestor at a level */
 
-/* Map switches, one entry: what user space turns on and off while the programs run. */
-struct ltn_bpf_switches {
-    ltn_u32 stacks; /* 1: records carry a stack */
-    ltn_u32 reserved;
-};
-
 struct ltn_bpf_config {
     ltn_u64 scope_cgroup;
     ltn_u32 scope_cgroup_level;
@@ -516,8 +511,26 @@ struct ltn_bpf_config {
     ltn_u32 scope_mode;
     ltn_u32 sample_every; /* 0: only policy records; 1: every call; N: one in N of the rest */
     ltn_u32 wake_bytes;   /* ring fill at which user space is woken */
+    ltn_u32 thin_bytes;   /* ring fill from which records are thinned; 0: they never are */
     ltn_u32 pid_level;    /* depth of the agent's pid namespace */
     ltn_u64 open_slow_ns; /* an open that takes longer is told by its path */
+};
+
+/* What is turned down, in struct ltn_bpf_control. Counts never are. */
+#define LTN_DOWN_STACKS 0x01 /* no stack is taken */
+#define LTN_DOWN_HOST   0x02 /* program families beside the calls do nothing */
+#define LTN_DOWN_NESTED 0x04 /* of the calls made inside another one, few are timed */
+#define LTN_DOWN_LAUNCH 0x08 /* the same of launches, asynchronous copies and memsets */
+
+/* Of calls that are only counted, one in this many is timed all the same, so that there are
+ * percentiles. A power of two. */
+#define LTN_TIMED_ONE_IN 16
+
+/* The global `control`: lies in memory that the agent has mapped and writes at any time. */
+struct ltn_bpf_control {
+    ltn_u32 off;  /* LTN_DOWN_* */
+    ltn_u32 thin; /* a record that may be thinned is kept once in so many, with that weight; 1: each
+                   */
 };
 
 #ifndef __bpf__

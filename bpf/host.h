@@ -27,6 +27,13 @@ struct {
     __type(value, struct ltn_host_task);
 } host_tasks SEC(".maps");
 
+/* The budget has no room for the families now: they add nothing, what is under way comes to its
+ * end. */
+static __always_inline int host_is_down(void)
+{
+    return (control.off & LTN_DOWN_HOST) != 0;
+}
+
 static __always_inline void add_to(ltn_u64 *sum, ltn_u64 n)
 {
     __sync_fetch_and_add(sum, n);

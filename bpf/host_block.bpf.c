@@ -58,6 +58,9 @@ struct {
 SEC("raw_tp/block_bio_queue")
 int on_bio_queue(struct bpf_raw_tracepoint_args *ctx)
 {
+    if (host_is_down()) {
+        return 0;
+    }
     ltn_u64 bio = ((ltn_u64 *)ctx)[0];
     ltn_u32 tgid = (ltn_u32)(bpf_get_current_pid_tgid() >> 32);
     ltn_u32 owner = host_of(tgid) ? tgid : 0;
@@ -130,6 +133,9 @@ static __always_inline ltn_u64 change_depth(const struct ltn_block_key *key, ltn
 SEC("raw_tp/block_rq_issue")
 int on_block_issue(struct bpf_raw_tracepoint_args *ctx)
 {
+    if (host_is_down()) {
+        return 0;
+    }
     struct request *rq = (struct request *)((ltn_u64 *)ctx)[0];
     ltn_u64 at = (ltn_u64)rq;
     struct gendisk *disk = BPF_CORE_READ(rq, q, disk);

@@ -38,6 +38,9 @@ struct {
 
 static __always_inline void open_begins(ltn_u64 path)
 {
+    if (host_is_down()) {
+        return;
+    }
     if (!host_of_current()) {
         return;
     }

@@ -9,7 +9,8 @@ int on_page_alloc(struct bpf_raw_tracepoint_args *ctx)
 {
     ltn_u64 page = ((ltn_u64 *)ctx)[0];
     ltn_u32 order = (ltn_u32)((ltn_u64 *)ctx)[1];
-    struct ltn_host_process *p = page && order <= ORDER_MAX ? host_of_current() : 0;
+    struct ltn_host_process *p =
+        page && order <= ORDER_MAX && !host_is_down() ? host_of_current() : 0;
     if (p) {
         add_to(&p->pages, 1ULL << order);
     }
@@ -19,7 +20,7 @@ int on_page_alloc(struct bpf_raw_tracepoint_args *ctx)
 SEC("raw_tp/mm_vmscan_direct_reclaim_begin")
 int on_reclaim_begin(struct bpf_raw_tracepoint_args *ctx)
 {
-    if (!host_of_current()) {
+    if (host_is_down() || !host_of_current()) {
         return 0;
     }
     struct ltn_host_task *t = bpf_task_storage_get(&host_tasks, bpf_get_current_task_btf(), 0,

@@ -110,7 +110,7 @@ static __always_inline void count_failure(struct ltn_net_stats *s, int result)
 static __always_inline void note_send(struct sock *sk, int result)
 {
     ltn_u32 tgid = (ltn_u32)(bpf_get_current_pid_tgid() >> 32);
-    struct ltn_host_process *p = sk ? host_of(tgid) : 0;
+    struct ltn_host_process *p = sk && !host_is_down() ? host_of(tgid) : 0;
     if (!p) {
         return;
     }
@@ -128,7 +128,7 @@ static __always_inline void note_send(struct sock *sk, int result)
 static __always_inline void note_receive(struct sock *sk, int result, int flags)
 {
     ltn_u32 tgid = (ltn_u32)(bpf_get_current_pid_tgid() >> 32);
-    struct ltn_host_process *p = sk ? host_of(tgid) : 0;
+    struct ltn_host_process *p = sk && !host_is_down() ? host_of(tgid) : 0;
     if (!p) {
         return;
     }

@@ -26,6 +26,9 @@ const volatile ltn_u32 have_sched =
 const volatile ltn_u32 have_stacks = 1;        /* the programs can take stacks at all */
 const volatile ltn_u32 mark_victim_is_pid = 0; /* old prototype of the tracepoint */
 
+/* Written by user space at any time. */
+volatile struct ltn_bpf_control control = {.thin = 1};
+
 #define LTN_FRAME_COUNTED     0x100 /* the call stands in op_stats already */
 #define LTN_FRAME_LATE_HANDLE 0x200 /* the handle lies in user memory and was not read yet */
 #define LTN_FRAME_IMPOSSIBLE  0x400 /* an argument was read as what it cannot be */
@@ -174,13 +177,6 @@ struct {
     __type(value, ltn_u64);
 } impossible SEC(".maps");
 
-struct {
-    __uint(type, BPF_MAP_TYPE_ARRAY);
-    __uint(max_entries, 1);
-    __type(key, ltn_u32);
-    __type(value, struct ltn_bpf_switches);
-} switches SEC(".maps");
-
 /* A stack on its way into the ring. Per task, as the programs may be interrupted by others of their
  * kind on the same CPU; only tasks that made a record have one. */
 struct {
@@ -239,12 +235,15 @@ static __always_inline void count_seen(ltn_u32 what)
     }
 }
 
-/* Wakes user space only when the ring fills up: a wake-up for each record would cost more than the
- * call it describes. */
+#define WAKE_SPAN_MAX 4096
+
+/* Wakes user space only as the ring's fill passes a mark, with the few records that lie around it:
+ * a wake-up for each record would cost more than the call it describes. */
 static __always_inline ltn_u64 wake_flag(void *ring)
 {
-    return bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) >= config.wake_bytes ? BPF_RB_FORCE_WAKEUP
-                                                                           : BPF_RB_NO_WAKEUP;
+    ltn_u32 span = config.wake_bytes / 4 < WAKE_SPAN_MAX ? config.wake_bytes / 4 : WAKE_SPAN_MAX;
+    ltn_u64 past = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) - config.wake_bytes;
+    return past < span ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
 /* Is the current task one of those to be traced? */

@@ -70,9 +70,7 @@ static __always_inline void send_stack(struct ltn_event_stack *s)
 /* Id of the stack of the current task, 0 when there is none or stacks are off. */
 static __noinline ltn_u64 take_stack(struct pt_regs *ctx, struct task_struct *task)
 {
-    ltn_u32 zero = 0;
-    struct ltn_bpf_switches *on = bpf_map_lookup_elem(&switches, &zero);
-    if (!on || !on->stacks) {
+    if (control.off & LTN_DOWN_STACKS) {
         return 0;
     }
     struct ltn_event_stack *s =

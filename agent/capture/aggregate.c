@@ -54,8 +54,10 @@ struct ltn_aggregate {
     struct ltn_host_keeper keeper;
     pthread_t thread;
     _Atomic int stop;
-    pthread_mutex_t stats_lock; /* guards shared, coverage and activity */
+    _Atomic uint64_t map_bytes;
+    pthread_mutex_t stats_lock; /* guards shared, price, coverage and activity */
     struct ltn_aggregate_stats shared;
+    struct ltn_price_health price;
     struct ltn_coverage coverage;
     struct ltn_activity *activity; /* ascending tgid */
     size_t activity_count;
@@ -504,14 +506,17 @@ static void fill_health(struct ltn_aggregate *a, struct ltn_agent_health *h)
     h->windows_dropped = a->stats.windows_dropped;
     h->records_dropped = drain.dropped_total + drain.malformed_total + a->stats.calls_dropped +
                          a->stats.unknown_records;
-    h->map_bytes = a->opts.map_bytes;
+    h->map_bytes = atomic_load(&a->map_bytes);
     h->cpu_seconds = (double)ltn_cpu_self_ns() / 1e9;
     h->rss_bytes = own_rss_bytes();
     h->traced_processes = (uint32_t)a->procs.by_tgid.len;
     (void)pthread_mutex_lock(&a->stats_lock);
     h->coverage = a->coverage;
+    h->price = a->price;
     (void)pthread_mutex_unlock(&a->stats_lock);
     h->attached_probes = h->coverage.functions;
+    h->price.thin = drain.thin;
+    h->price.thinned = seen[LTN_SEEN_THINNED];
 }
 
 static int by_tgid(const void *a, const void *b)
@@ -699,6 +704,8 @@ struct ltn_aggregate *ltn_aggregate_new(const struct ltn_aggregate_opts *opts)
     }
     a->opts = *opts;
     ltn_map_init(&a->stacks, STACKS_MAX);
+    a->map_bytes = opts->map_bytes;
+    a->price = (struct ltn_price_health){.probe_share = -1.0, .own_share = -1.0};
     ltn_procs_init(&a->procs, PROCS_MAX, opts->node != NULL ? opts->node : "");
     ltn_host_maps_init(&a->host);
     ltn_cgroups_init(&a->cgroups);
@@ -763,6 +770,18 @@ bool ltn_aggregate_activity(struct ltn_aggregate *a, uint32_t tgid, struct ltn_a
     }
     (void)pthread_mutex_unlock(&a->stats_lock);
     return x != NULL;
+}
+
+void ltn_aggregate_set_map_bytes(struct ltn_aggregate *a, uint64_t bytes)
+{
+    atomic_store(&a->map_bytes, bytes);
+}
+
+void ltn_aggregate_set_price(struct ltn_aggregate *a, const struct ltn_price_health *price)
+{
+    (void)pthread_mutex_lock(&a->stats_lock);
+    a->price = *price;
+    (void)pthread_mutex_unlock(&a->stats_lock);
 }
 
 struct ltn_aggregate_stats ltn_aggregate_stats(struct ltn_aggregate *a)

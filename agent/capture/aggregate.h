@@ -79,6 +79,13 @@ struct ltn_activity {
 /* False when the process made no call yet. Any thread. */
 bool ltn_aggregate_activity(struct ltn_aggregate *a, uint32_t tgid, struct ltn_activity *ret);
 
+/* Bytes that the kernel's maps take, for the health part of windows. Any thread. */
+void ltn_aggregate_set_map_bytes(struct ltn_aggregate *a, uint64_t bytes);
+
+/* What the governor says, for the health part of windows; `thin` and `thinned` are filled in here.
+ * Any thread. */
+void ltn_aggregate_set_price(struct ltn_aggregate *a, const struct ltn_price_health *price);
+
 struct ltn_aggregate_stats {
     uint64_t windows_total;
     uint64_t windows_dropped;
@@ -89,8 +96,8 @@ struct ltn_aggregate_stats {
     uint64_t read_errors;
     uint64_t impossible;    /* calls whose arguments were read as what they cannot be */
     uint32_t impossible_op; /* the op that has the most of them */
-    uint64_t stacks_total; /* distinct ones, as often as they came */
-    uint64_t stacks_asked; /* calls whose stack had not arrived: it was asked for again */
+    uint64_t stacks_total;  /* distinct ones, as often as they came */
+    uint64_t stacks_asked;  /* calls whose stack had not arrived: it was asked for again */
 };
 /* Any thread; the numbers are those of the end of the last window. */
 struct ltn_aggregate_stats ltn_aggregate_stats(struct ltn_aggregate *a);

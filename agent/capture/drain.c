@@ -12,7 +12,9 @@
 
 #include "base/attr.h"
 #include "base/chan.h"
+#include "base/clock.h"
 #include "bpf/event.h"
+#include "capture/thinning.h"
 
 #define BATCHES 16
 /* The kernel wakes the thread only when a ring fills up, so it looks by itself: often while there
@@ -37,6 +39,10 @@ struct ltn_drain {
     _Atomic uint64_t read;
     _Atomic uint64_t dropped;
     _Atomic uint64_t malformed;
+    _Atomic uint64_t looks;
+    struct ltn_thinning thinning; /* drain thread only */
+    uint32_t *thin;               /* read by the kernel programs; NULL = left alone */
+    _Atomic uint32_t least;
 };
 
 static void pass_on(struct ltn_drain *d)
@@ -177,6 +183,19 @@ static void last_look(struct ltn_drain *d)
     pass_on(d);
 }
 
+/* Tells the kernel programs how much to thin out. */
+static void adapt(struct ltn_drain *d)
+{
+    uint64_t read = atomic_load_explicit(&d->read, memory_order_relaxed);
+    uint64_t lost = atomic_load_explicit(&d->dropped, memory_order_relaxed);
+    if (d->thin == NULL || !ltn_thinning_update(&d->thinning, ltn_now_mono_ns(), read, lost)) {
+        return;
+    }
+    uint32_t least = atomic_load_explicit(&d->least, memory_order_relaxed);
+    uint32_t now = d->thinning.one_in > least ? d->thinning.one_in : least;
+    __atomic_store_n(d->thin, now, __ATOMIC_RELAXED);
+}
+
 static void *run(void *arg)
 {
     struct ltn_drain *d = arg;
@@ -187,6 +206,8 @@ static void *run(void *arg)
         (void)poll(p, LTN_ARRAY_SIZE(p), wait_ms);
         int critical = consume_critical(d);
         int n = ring_buffer__consume(d->rings);
+        atomic_fetch_add_explicit(&d->looks, 1, memory_order_relaxed);
+        adapt(d);
         pass_on_if_wanted(d);
         wait_ms = n > 0 || critical != 0 ? LOOK_BUSY_MS : wait_ms * 2;
         if (wait_ms > LOOK_IDLE_MS) {
@@ -195,6 +216,16 @@ static void *run(void *arg)
     }
     last_look(d);
     return NULL;
+}
+
+void ltn_drain_control(struct ltn_drain *d, uint32_t *thin)
+{
+    d->thin = thin;
+}
+
+void ltn_drain_set_least(struct ltn_drain *d, uint32_t least)
+{
+    atomic_store_explicit(&d->least, least, memory_order_relaxed);
 }
 
 int ltn_drain_start(struct ltn_drain *d)
@@ -230,5 +261,7 @@ struct ltn_drain_stats ltn_drain_stats(const struct ltn_drain *d)
         .read_total = atomic_load_explicit(&d->read, memory_order_relaxed),
         .dropped_total = atomic_load_explicit(&d->dropped, memory_order_relaxed),
         .malformed_total = atomic_load_explicit(&d->malformed, memory_order_relaxed),
+        .looks_total = atomic_load_explicit(&d->looks, memory_order_relaxed),
+        .thin = d->thin != NULL ? __atomic_load_n(d->thin, __ATOMIC_RELAXED) : 1,
     };
 }

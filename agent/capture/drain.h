@@ -28,6 +28,12 @@ struct ltn_drain;
  * cannot be mapped. */
 struct ltn_drain *ltn_drain_new(int calls_fd, int critical_fd) ltn_must_check;
 
+/* How much is thinned out (agent/probe): the drain sets it by how fast records come, at least once
+ * a second, to 1, 10 or 100, and never below what ltn_drain_set_least says. To be called before
+ * start; `thin` must outlive the drain. Without it nothing is thinned out. */
+void ltn_drain_control(struct ltn_drain *d, uint32_t *thin);
+void ltn_drain_set_least(struct ltn_drain *d, uint32_t least); /* any thread */
+
 /* Starts the thread. 0 or -errno. */
 int ltn_drain_start(struct ltn_drain *d) ltn_must_check;
 
@@ -47,6 +53,8 @@ struct ltn_drain_stats {
     uint64_t read_total;
     uint64_t dropped_total;
     uint64_t malformed_total;
+    uint64_t looks_total; /* times the thread woke up */
+    uint32_t thin;        /* records thinned out now: one in so many; 1 = none */
 };
 struct ltn_drain_stats ltn_drain_stats(const struct ltn_drain *d);
 

@@ -18,6 +18,17 @@ const char *ltn_split_name(enum ltn_split split)
     return (unsigned)split < LTN_SPLITS ? names[split] : "unknown";
 }
 
+const char *ltn_detail_name(enum ltn_detail detail)
+{
+    static const char *const names[LTN_DETAILS] = {
+        [LTN_DETAIL_FULL] = "full",           [LTN_DETAIL_NO_STACKS] = "no_stacks",
+        [LTN_DETAIL_SAMPLE_10] = "sample_10", [LTN_DETAIL_SAMPLE_100] = "sample_100",
+        [LTN_DETAIL_NO_HOST] = "no_host",     [LTN_DETAIL_NO_NESTED] = "no_nested",
+        [LTN_DETAIL_COUNTS] = "counts",
+    };
+    return (unsigned)detail < LTN_DETAILS ? names[detail] : "unknown";
+}
+
 void ltn_window_free(struct ltn_window *w)
 {
     if (w == NULL) {

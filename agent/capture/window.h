@@ -156,6 +156,34 @@ struct ltn_gpu_window {
     double ecc_uncorrected;
 };
 
+/* How much detail tracing has. Each level gives up what the ones before it gave up, and one thing
+ * more; docs/budget.md tells the order. */
+enum ltn_detail {
+    LTN_DETAIL_FULL = 0,
+    LTN_DETAIL_NO_STACKS,  /* records come without stacks */
+    LTN_DETAIL_SAMPLE_10,  /* one record in ten of those that may be thinned out */
+    LTN_DETAIL_SAMPLE_100, /* one in a hundred */
+    LTN_DETAIL_NO_HOST,    /* families of host events are off */
+    LTN_DETAIL_NO_NESTED,  /* of calls inside another call one in 16 is timed */
+    LTN_DETAIL_COUNTS,     /* of launches, asynchronous copies and memsets too */
+    LTN_DETAILS,
+};
+
+/* "full", "no_stacks", "sample_10", … Static storage. */
+const char *ltn_detail_name(enum ltn_detail detail);
+
+/* The agent about its price. Shares are negative when not known. */
+struct ltn_price_health {
+    enum ltn_detail detail;
+    uint32_t thin;      /* records thinned out now: one in so many is kept */
+    uint64_t thinned;   /* records left out so far */
+    double probe_share; /* of its time that the dearest process loses to probes, all its threads
+                           together */
+    uint32_t probe_pid; /* that process; 0 = none */
+    double own_share;   /* agent and its kernel programs, of one core */
+    double pair_ns;     /* what a timed call costs the traced program */
+};
+
 /* What the probes cover. Present state, and totals since the agent's start. */
 struct ltn_coverage {
     uint32_t functions;        /* attached */
@@ -180,6 +208,7 @@ struct ltn_agent_health {
     uint64_t rss_bytes;
     uint32_t traced_processes;
     uint32_t attached_probes;
+    struct ltn_price_health price;
     struct ltn_coverage coverage;
 };
 

@@ -73,8 +73,8 @@ void ltn_causal_note_alloc(struct causal_proc *p, const struct ltn_op *op,
         return;
     }
     struct alloc_track *t = &p->alloc[op->op_class == LTN_CLASS_ALLOC ? ALLOCS : FREES];
-    t->calls++;
-    t->total_ns += call->duration_ns;
+    t->calls += call->weight;
+    t->total_ns += call->duration_ns * call->weight;
     if (t->seen >= HISTORY_MIN && call->duration_ns >= SPIKE_MIN_NS &&
         call->duration_ns >= SPIKE_FACTOR * usual_ns(t)) {
         note_spike(p, t, call);

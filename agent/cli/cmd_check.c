@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "cli/bundle.h"
 #include "cli/check_libs.h"
+#include "cli/check_price.h"
 #include "cli/check_record.h"
 #include "cli/commands.h"
 #include "cli/options.h"
@@ -22,6 +23,7 @@
 #include "discover/kernel.h"
 #include "gpu/gpu.h"
 #include "http/client.h"
+#include "probe/price.h"
 #include "probe/probes.h"
 #include "probe/self_test.h"
 #include "serve/reports.h"
@@ -89,6 +91,26 @@ static void check_host(struct check *c, const struct ltn_probes *p, uint32_t run
     ltn_buf_done(&off);
 }
 
+/* What a call costs here, and what an agent that runs here has turned down for that. */
+static void check_price(struct check *c, struct ltn_probes *p)
+{
+    struct ltn_finding f;
+    struct ltn_probe_price price;
+    ltn_probes_measure_price(p, &price);
+    ltn_check_price(&price, c->o.budget_pct, &f);
+    add(c, f.name, f.level, f.value, f.advice);
+}
+
+static void check_detail(struct check *c)
+{
+    char path[4096];
+    struct ltn_finding f;
+    if (ltn_store_path(&c->o, geteuid() == 0, path, sizeof(path)) >= 0 &&
+        ltn_check_detail(path, &f)) {
+        add(c, f.name, f.level, f.value, f.advice);
+    }
+}
+
 static void check_programs(struct check *c)
 {
     struct ltn_errinfo info = {0};
@@ -115,6 +137,7 @@ static void check_programs(struct check *c)
     } else {
         add(c, "uprobe", LTN_FINDING_OK, "a probe on a function of our own fired", "");
     }
+    check_price(c, p);
     c->probes = p;
 }
 
@@ -382,6 +405,7 @@ int ltn_cmd_check(int argc, char **argv)
         check_libraries(&c);
         ltn_probes_free(c.probes);
         c.probes = NULL;
+        check_detail(&c);
         check_room(&c);
         check_record(&c);
         check_clock(&c);

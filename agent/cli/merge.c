@@ -58,8 +58,9 @@ static const struct table tables[] = {
     {"agent_health",
      "window_id,calls_seen,records_emitted,records_read,drops,windows_dropped,records_dropped,"
      "map_bytes,cpu_seconds,rss_bytes,traced_processes,attached_probes,attached_files,"
-     "unattached_files,hidden_processes,silent_processes,silent_total,attach_delay_max_ns",
-     "Wiiitiiiriiiiiiiii"},
+     "unattached_files,hidden_processes,silent_processes,silent_total,attach_delay_max_ns,detail,"
+     "thin,thinned,probe_share,probe_pid,own_share,pair_ns",
+     "Wiiitiiiriiiiiiiiitiirirr"},
     {"host_processes",
      "window_id,proc_id,parent_pid,page_bytes,reclaims,reclaim_ns,opens,open_ns,opens_failed,"
      "opens_missing,opens_slow,opens_untold,socket_calls,socket_sent_bytes,socket_received_bytes,"

@@ -114,10 +114,20 @@ static const struct ltn_conf_key keys[] = {
      .type = LTN_CONF_U64,
      .offset = AT(sampling_rate),
      .def = "0",
-     .max = 1e9,
-     .doc = "Keep a record of one in N launches and copies besides the slow and failed ones; 0 = "
-            "none. "
-            "Counts and percentiles never depend on it."},
+     .max = 1e7,
+     .doc =
+         "Keep a record of one in N launches and copies besides the slow and failed ones; 1 = of "
+         "each, 0 = of none. When records come too fast they are thinned out to one in 10 or 100, "
+         "with weights. Counts and percentiles never depend on it."},
+    {.key = "budget",
+     .type = LTN_CONF_DOUBLE,
+     .offset = AT(budget_pct),
+     .arg = "PCT",
+     .def = "2",
+     .max = 100,
+     .doc =
+         "Share of a traced process's time that probes may take, in percent; detail is turned down "
+         "to stay below it, never the counts. 0 = nothing is turned down."},
     {.key = "max_db",
      .type = LTN_CONF_SIZE_BYTES,
      .offset = AT(max_db_bytes),
@@ -132,7 +142,7 @@ static const struct ltn_conf_key keys[] = {
      .type = LTN_CONF_BOOL,
      .offset = AT(record_all),
      .def = "false",
-     .doc = "Keep a record of every call."},
+     .doc = "Keep a record of every call, and do not thin records out."},
     {.key = "io",
      .type = LTN_CONF_BOOL,
      .offset = AT(io),
@@ -296,6 +306,8 @@ int ltn_agent_engine_opts(const struct ltn_agent_options *o, struct ltn_engine_o
         .sample_every = o->record_all ? 1 : (uint32_t)o->sampling_rate,
         .no_stacks = !o->stack,
         .py_walker = (enum ltn_py_walker)o->py_walker,
+        .keep_all = o->record_all,
+        .budget = o->budget_pct / 100.0,
         .force_kind = o->attach > 0,
         .kind = o->attach > 0 ? (enum ltn_link_kind)(o->attach - 1) : LTN_LINK_SESSION,
         .host_off = ltn_agent_host_off(o),

@@ -27,6 +27,7 @@ struct ltn_agent_options {
     uint64_t duration_ns;
     uint64_t ring_bytes;
     uint64_t sampling_rate;
+    double budget_pct;
     uint64_t max_db_bytes;
     bool record;
     bool record_all;

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "discover/watch.h"
 #include "engine/attach.h"
+#include "engine/price.h"
 #include "engine/scope.h"
 #include "engine/pythons.h"
 #include "engine/silence.h"
@@ -33,6 +34,7 @@ struct ltn_engine {
     struct ltn_resolver *resolver; /* NULL without stacks */
     struct ltn_pythons pythons;
     bool by_pid;
+    struct ltn_price price;
     struct ltn_attach attach;
     struct ltn_silence *silence;
     uint64_t mapped_ns; /* when what is being looked at was mapped; 0 = not known */
@@ -93,6 +95,7 @@ static int open_probes(struct ltn_engine *e, const struct ltn_engine_opts *o,
     struct ltn_probes_opts p = {
         .ring_bytes = o->ring_bytes,
         .sample_every = o->sample_every,
+        .keep_all = o->keep_all,
         .force_kind = o->force_kind,
         .kind = o->kind,
         .no_sched = o->no_sched,
@@ -185,6 +188,9 @@ static int start_threads(struct ltn_engine *e, const struct ltn_engine_opts *o,
     if (e->drain == NULL) {
         return ltn_errinfo_set(info, -ENOMEM, "cannot map the ring buffers: out of memory");
     }
+    if (!o->keep_all) {
+        ltn_drain_control(e->drain, ltn_probes_thin(e->probes));
+    }
     struct ltn_aggregate_opts a = {
         .maps = maps,
         .drain = e->drain,
@@ -223,6 +229,10 @@ int ltn_engine_start(const struct ltn_engine_opts *opts, struct ltn_engine **ret
     }
     struct ltn_scope scope = opts->scope;
     int rc = open_probes(e, opts, &scope, info);
+    if (rc == 0) {
+        rc = ltn_price_init(&e->price, e->probes, opts->budget, opts->keep_all);
+        rc = rc < 0 ? ltn_errinfo_set(info, rc, "out of memory") : 0;
+    }
     if (rc == 0) {
         e->scanner = ltn_scanner_new(&scope);
         rc = e->scanner == NULL ? ltn_errinfo_set(info, -ENOMEM, "out of memory") : 0;
@@ -299,6 +309,7 @@ void ltn_engine_tick(struct ltn_engine *e)
     ltn_attach_again(&e->attach, ltn_scanner_libs(e->scanner), now);
     ltn_silence_tick(e->silence);
     say_coverage(e);
+    ltn_price_tick(&e->price, e->probes, e->drain, e->aggregate);
 }
 
 int ltn_engine_fd(const struct ltn_engine *e)
@@ -391,6 +402,7 @@ void ltn_engine_stop(struct ltn_engine *e)
     ltn_drain_free(e->drain);
     ltn_resolver_free(e->resolver);
     ltn_pythons_done(&e->pythons);
+    ltn_price_done(&e->price);
     ltn_probes_free(e->probes);
     ltn_scanner_free(e->scanner);
     ltn_watch_free(e->watch);
@@ -413,6 +425,7 @@ void ltn_engine_stats(struct ltn_engine *e, struct ltn_engine_stats *ret)
     *ret = (struct ltn_engine_stats){
         .aggregate = ltn_aggregate_stats(e->aggregate),
         .drain = ltn_drain_stats(e->drain),
+        .price = e->price.health,
         .attach_failures = e->attach.failures_total,
     };
     if (e->resolver != NULL) {

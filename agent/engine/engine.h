@@ -28,6 +28,8 @@ struct ltn_engine_opts {
     uint64_t window_ns;
     uint32_t ring_bytes;   /* 0 = default */
     uint32_t sample_every; /* struct ltn_bpf_config */
+    bool keep_all;         /* records are never thinned out */
+    double budget;         /* share of a traced process's time that probes may take; 0 = any */
     bool force_kind;
     enum ltn_link_kind kind;
     bool no_sched;
@@ -71,6 +73,7 @@ struct ltn_engine_stats {
     struct ltn_drain_stats drain;
     struct ltn_resolver_stats symbols;    /* zeros without stacks */
     struct ltn_python_codes_stats python; /* zeros without stacks */
+    struct ltn_price_health price;        /* as of the last tick */
     uint64_t attach_failures;
     struct ltn_silence_stats silence;
 };

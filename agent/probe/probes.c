@@ -31,6 +31,7 @@
 #define DEFAULT_RING     (4U * 1024 * 1024)
 #define DEFAULT_SLOW_NS  LTN_NS_PER_MS
 #define WAKE_AT_FRACTION 4   /* user space is woken when the ring is a quarter full */
+#define THIN_AT_FRACTION 2   /* and records are thinned out from half of it on */
 #define PERF_LINKS_MAX   512 /* closing one takes about 100 ms */
 
 /* One file with its links. */
@@ -133,6 +134,7 @@ static void fill_config(struct agent *skel, const struct ltn_probes_opts *o, str
         .sample_every = o->sample_every,
         .wake_bytes = ring / WAKE_AT_FRACTION,
         .open_slow_ns = o->open_slow_ns == 0 ? DEFAULT_SLOW_NS : o->open_slow_ns,
+        .thin_bytes = o->keep_all ? 0 : ring / THIN_AT_FRACTION,
     };
     skel->rodata->have_sched = with.sched;
     skel->rodata->have_stacks = with.stacks;
@@ -260,17 +262,6 @@ static int load_best(struct ltn_probes *p, const struct ltn_probes_opts *o)
     return rc;
 }
 
-int ltn_probes_set_stacks(const struct ltn_probes *p, bool on)
-{
-    struct ltn_bpf_switches s = {.stacks = on};
-    uint32_t zero = 0;
-    if (!p->stacks) {
-        return on ? LTN_ERR_UNSUPPORTED : 0;
-    }
-    int fd = bpf_map__fd(p->skel->maps.switches);
-    return bpf_map_update_elem(fd, &zero, &s, BPF_ANY) == 0 ? 0 : -errno;
-}
-
 void ltn_probes_forget_stack(const struct ltn_probes *p, uint64_t stack_id)
 {
     (void)bpf_map_delete_elem(bpf_map__fd(p->skel->maps.stacks_sent), &stack_id);
@@ -370,12 +361,6 @@ int ltn_probes_new(const struct ltn_probes_opts *opts, struct ltn_probes **ret,
         return rc;
     }
     attach_tracepoints(p);
-    if (p->stacks) {
-        rc = ltn_probes_set_stacks(p, true);
-        if (rc < 0) {
-            add_to_note(&p->note, "stacks", rc);
-        }
-    }
     p->map_bytes = all_map_bytes(p->skel);
     *ret = p;
     return 0;
@@ -782,6 +767,21 @@ int ltn_probes_del_pid(struct ltn_probes *p, pid_t pid)
     return bpf_map_delete_elem(fd, &key) == 0 ? 0 : -errno;
 }
 
+void ltn_probes_set_off(struct ltn_probes *p, uint32_t off)
+{
+    __atomic_store_n(&p->skel->data->control.off, off, __ATOMIC_RELAXED);
+}
+
+uint32_t *ltn_probes_thin(struct ltn_probes *p)
+{
+    return (uint32_t *)&p->skel->data->control.thin;
+}
+
+const struct bpf_object *ltn_probes_object(const struct ltn_probes *p)
+{
+    return p->skel->obj;
+}
+
 /* ---- looking
  * ---------------------------------------------------------------------------------------------------------------
  */
@@ -828,6 +828,11 @@ void ltn_probes_info(const struct ltn_probes *p, struct ltn_probes_info *ret)
             ret->single_stepped += a->sites[k].site.kind == LTN_SITE_SINGLE_STEPPED;
         }
     }
+}
+
+uint64_t ltn_probes_map_bytes(const struct ltn_probes *p)
+{
+    return all_map_bytes(p->skel);
 }
 
 const struct ltn_probe_site *ltn_probes_next(const struct ltn_probes *p, size_t *pos)

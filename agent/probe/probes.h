@@ -26,6 +26,7 @@ struct ltn_probes_opts {
     uint32_t scope_uid;
     uint32_t ring_bytes;   /* 0 = 4 MiB; a power of two, at least a page */
     uint32_t sample_every; /* see struct ltn_bpf_config */
+    bool keep_all;         /* never thin records out, whatever the ring's fill */
     bool force_kind;       /* use only link kind `kind`, for tests and for finding out */
     enum ltn_link_kind kind;
     uint32_t host_off;     /* LTN_HOST_*: host families not wanted */
@@ -72,10 +73,6 @@ bool ltn_probes_detach(struct ltn_probes *p, uint32_t lib_id);
 int ltn_probes_add_pid(struct ltn_probes *p, pid_t pid) ltn_must_check;
 int ltn_probes_del_pid(struct ltn_probes *p, pid_t pid);
 
-/* Turns stacks on or off while the programs run (a budget may want that). 0, -errno, or
- * LTN_ERR_UNSUPPORTED when they were loaded without. Any thread. */
-int ltn_probes_set_stacks(const struct ltn_probes *p, bool on) ltn_must_check;
-
 /* Makes the kernel send a stack again when it is met again. Any thread. */
 void ltn_probes_forget_stack(const struct ltn_probes *p, uint64_t stack_id);
 
@@ -110,6 +107,14 @@ struct ltn_probe_maps {
 };
 struct ltn_probe_maps ltn_probes_maps(const struct ltn_probes *p);
 
+/* Turns parts of the programs down (LTN_DOWN_* of bpf/event.h) or up again, for every process.
+ * Costs nothing, takes effect with the next call. */
+void ltn_probes_set_off(struct ltn_probes *p, uint32_t off);
+
+/* Where the programs look up how much records are thinned out; may be written (with an atomic
+ * store) from any thread while p lives. 1, 10 or 100. */
+uint32_t *ltn_probes_thin(struct ltn_probes *p);
+
 /* What is attached: link kind, functions, files, functions whose site is single-stepped, bytes of
  * all maps, whether sched_switch runs. */
 struct ltn_probes_info {
@@ -117,12 +122,15 @@ struct ltn_probes_info {
     size_t files;
     size_t functions;
     size_t single_stepped;
-    uint64_t map_bytes;
+    uint64_t map_bytes; /* as of load; ltn_probes_map_bytes looks again */
     bool sched;
     uint32_t host; /* LTN_HOST_* that run */
-    bool stacks; /* the programs can take stacks */
+    bool stacks;   /* the programs can take stacks */
 };
 void ltn_probes_info(const struct ltn_probes *p, struct ltn_probes_info *ret);
+
+/* Bytes that the kernel takes for all maps now; some grow as they fill. A few dozen small reads. */
+uint64_t ltn_probes_map_bytes(const struct ltn_probes *p);
 
 /* Attached functions one by one: start with *pos = 0; NULL at the end. Owned by p, valid until the
  * next attach or detach. */

@@ -25,8 +25,7 @@ __attribute__((noinline)) static int target(int v)
     return v + 1;
 }
 
-/* Where an address of this program lies in its file. */
-static int offset_of(uintptr_t address, uint64_t *ret)
+int ltn_probes_own_offset(uintptr_t address, uint64_t *ret_offset)
 {
     struct ltn_buf maps;
     ltn_buf_init(&maps, MAPS_MAX_BYTES);
@@ -37,7 +36,7 @@ static int offset_of(uintptr_t address, uint64_t *ret)
         size_t len = strcspn(line, "\n");
         struct ltn_map_line m;
         if (ltn_map_line_parse(line, len, &m) == 0 && address >= m.start && address < m.end) {
-            *ret = address - m.start + m.pgoff_bytes;
+            *ret_offset = address - m.start + m.pgoff_bytes;
             found = 0;
         }
         line += len + (line[len] == '\n');
@@ -65,7 +64,7 @@ int ltn_probes_self_test(struct ltn_probes *p, struct ltn_errinfo *info)
         .cookie = LTN_COOKIE(LTN_OP_NONE, LTN_CLASS_LAUNCH, LTN_DECODE_NONE, 0, LTN_ARG_NONE, 0)};
     struct ltn_probe_maps maps = ltn_probes_maps(p);
     int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    int rc = fd < 0 ? -errno : offset_of((uintptr_t)call, &site.offset_bytes);
+    int rc = fd < 0 ? -errno : ltn_probes_own_offset((uintptr_t)call, &site.offset_bytes);
     if (rc == 0) {
         rc = ltn_probes_attach_site(p, fd, &site);
     }

@@ -201,6 +201,30 @@ static int put_drops(struct ltn_encoding *en, const struct ltn_agent_health *h)
     return rc < 0 ? rc : put_drop(en, "records", h->records_dropped);
 }
 
+/* What tracing costs and what was turned down for that. Shares that are not known are left out. */
+static int put_price(struct ltn_encoding *en, const struct ltn_otlp_point *sum,
+                     const struct ltn_otlp_point *gauge, const struct ltn_price_health *p)
+{
+    int rc = one_int(en, "lanterne.agent.detail", "1", LTN_OTLP_GAUGE, gauge, p->detail);
+    if (rc == 0) {
+        rc = one_int(en, "lanterne.agent.thinning", "1", LTN_OTLP_GAUGE, gauge, p->thin);
+    }
+    if (rc == 0) {
+        rc = one_int(en, "lanterne.agent.records.thinned", "{record}", LTN_OTLP_SUM, sum,
+                     p->thinned);
+    }
+    if (rc == 0 && p->probe_share >= 0.0) {
+        rc = one_double(en, "lanterne.agent.probe.share", "1", gauge, p->probe_share);
+    }
+    if (rc == 0 && p->own_share >= 0.0) {
+        rc = one_double(en, "lanterne.agent.cpu.share", "1", gauge, p->own_share);
+    }
+    if (rc == 0 && p->pair_ns > 0.0) {
+        rc = one_double(en, "lanterne.agent.probe.duration", "s", gauge, p->pair_ns * NS);
+    }
+    return rc;
+}
+
 static int put_files(struct ltn_encoding *en, const struct ltn_coverage *c)
 {
     const struct {
@@ -273,7 +297,7 @@ static int put_health(struct ltn_encoding *en, const struct ltn_agent_health *h)
     if (rc == 0) {
         rc = one_int(en, "process.memory.usage", "By", LTN_OTLP_GAUGE, &gauge, h->rss_bytes);
     }
-    return rc;
+    return rc < 0 ? rc : put_price(en, &sum, &gauge, &h->price);
 }
 
 int ltn_push_node(struct ltn_encoding *en)

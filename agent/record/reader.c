@@ -43,6 +43,8 @@ static int stand_in(struct ltn_db *db)
         {"SELECT count(*) FROM sqlite_master WHERE name = 'stack_refs'", ltn_record_before_stacks},
         {"SELECT count(*) FROM pragma_table_info('agent_health') WHERE name = 'attached_files'",
          ltn_record_before_coverage},
+        {"SELECT count(*) FROM pragma_table_info('agent_health') WHERE name = 'detail'",
+         ltn_record_before_price},
     };
     int rc = 0;
     for (size_t i = 0; i < LTN_ARRAY_SIZE(steps) && rc == 0; i++) {

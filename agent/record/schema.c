@@ -171,6 +171,15 @@ static const char version_1[] =
     "JOIN nodes n ON n.id = w.node_id\n"
     "  LEFT JOIN strings s ON s.id = p.comm_id LEFT JOIN strings j ON j.id = p.job_id;\n";
 
+/* What tracing costs, and what was turned down for that. */
+static const char version_price[] = "ALTER TABLE agent_health ADD COLUMN detail TEXT;\n"
+                                    "ALTER TABLE agent_health ADD COLUMN thin INTEGER;\n"
+                                    "ALTER TABLE agent_health ADD COLUMN thinned INTEGER;\n"
+                                    "ALTER TABLE agent_health ADD COLUMN probe_share REAL;\n"
+                                    "ALTER TABLE agent_health ADD COLUMN probe_pid INTEGER;\n"
+                                    "ALTER TABLE agent_health ADD COLUMN own_share REAL;\n"
+                                    "ALTER TABLE agent_health ADD COLUMN pair_ns REAL;\n";
+
 /* What the probes cover, and what they do not. */
 static const char version_coverage[] =
     "ALTER TABLE agent_health ADD COLUMN attached_files INTEGER NOT NULL DEFAULT 0;\n"
@@ -180,13 +189,21 @@ static const char version_coverage[] =
     "ALTER TABLE agent_health ADD COLUMN silent_total INTEGER NOT NULL DEFAULT 0;\n"
     "ALTER TABLE agent_health ADD COLUMN attach_delay_max_ns INTEGER NOT NULL DEFAULT 0;\n";
 
+/* What a record from before the price has in its place. */
+#define BEFORE_PRICE                                                                               \
+    "NULL AS detail, NULL AS thin, NULL AS thinned, NULL AS probe_share, NULL AS probe_pid, NULL " \
+    "AS own_share, NULL AS pair_ns"
+
 const char ltn_record_before_coverage[] =
     "CREATE TEMP VIEW agent_health AS SELECT *, 0 AS attached_files, 0 AS unattached_files, 0 AS "
-    "hidden_processes, 0 AS silent_processes, 0 AS silent_total, 0 AS attach_delay_max_ns FROM "
-    "main.agent_health;\n";
+    "hidden_processes, 0 AS silent_processes, 0 AS silent_total, 0 AS "
+    "attach_delay_max_ns, " BEFORE_PRICE " FROM main.agent_health;\n";
+
+const char ltn_record_before_price[] =
+    "CREATE TEMP VIEW agent_health AS SELECT *, " BEFORE_PRICE " FROM main.agent_health;\n";
 
 const char *const ltn_record_migrations[] = {version_1, version_coverage, ltn_record_schema_stacks,
-                                             ltn_record_schema_host};
+                                             ltn_record_schema_host, version_price};
 const size_t ltn_record_migration_count = LTN_ARRAY_SIZE(ltn_record_migrations);
 
 const char ltn_record_reader_views[] =

@@ -26,6 +26,9 @@ extern const char ltn_record_before_stacks[];
 /* The same for what says how much of the machine the probes cover. */
 extern const char ltn_record_before_coverage[];
 
+/* The same for the price of tracing, in a record that has the coverage. */
+extern const char ltn_record_before_price[];
+
 /* Temporary views that a reader with our functions lays over the plain ones. */
 extern const char ltn_record_reader_views[];
 

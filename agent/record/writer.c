@@ -478,8 +478,9 @@ static int store_health(struct ltn_writer *w, int64_t window, const struct ltn_a
                             "records_read, drops, windows_dropped, records_dropped, map_bytes, "
                             "cpu_seconds, rss_bytes, traced_processes, attached_probes, "
                             "attached_files, unattached_files, hidden_processes, "
-                            "silent_processes, silent_total, attach_delay_max_ns) VALUES (?, ?, "
-                            "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                            "silent_processes, silent_total, attach_delay_max_ns, detail, thin, "
+                            "thinned, probe_share, probe_pid, own_share, pair_ns) VALUES (?, ?, ?, "
+                            "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                             &s);
     }
     if (rc < 0) {
@@ -503,6 +504,13 @@ static int store_health(struct ltn_writer *w, int64_t window, const struct ltn_a
     ltn_stmt_i64(s, 16, h->coverage.silent_processes);
     ltn_stmt_u64(s, 17, h->coverage.silent_total);
     ltn_stmt_u64(s, 18, h->coverage.attach_delay_max_ns);
+    ltn_stmt_text(s, 19, ltn_detail_name(h->price.detail));
+    ltn_stmt_i64(s, 20, h->price.thin);
+    ltn_stmt_u64(s, 21, h->price.thinned);
+    bind_known(s, 22, h->price.probe_share);
+    bind_id(s, 23, h->price.probe_pid);
+    bind_known(s, 24, h->price.own_share);
+    bind_known(s, 25, h->price.pair_ns);
     return ltn_stmt_run(s);
 }
 

@@ -140,7 +140,8 @@ int ltn_report_overview(struct ltn_record_reader *r, const struct ltn_report_ctx
                  "SELECT calls_seen, records_emitted, records_read, drops, windows_dropped, "
                  "records_dropped, map_bytes, cpu_seconds, rss_bytes, traced_processes, "
                  "attached_probes, attached_files, unattached_files, hidden_processes, "
-                 "silent_processes, silent_total, attach_delay_max_ns FROM agent_health ORDER BY "
+                 "silent_processes, silent_total, attach_delay_max_ns, detail, thin, "
+                 "thinned, probe_share, probe_pid, own_share, pair_ns FROM agent_health ORDER BY "
                  "window_id DESC LIMIT 1");
         rc = put_first(j, "agent", &rows, rc);
     }

@@ -91,13 +91,14 @@ def hist_decode(blob):
 
 
 class Agent:
-    """`lanterne agent` with a database of its own; by default it traces what this process starts."""
+    """`lanterne agent` with a database of its own; by default it traces what this process starts, and turns
+    nothing down however much that costs."""
 
     def __init__(self, procs, folder, *options, scope=("--pid", str(os.getpid())), libs=SIM_LIBS,
-                 window="1s", attach=None, name="agent"):
+                 window="1s", attach=None, name="agent", budget="0"):
         self.db_path = os.path.join(str(folder), f"{name}.db")
         words = [harness.program("lanterne"), "agent", "--db", self.db_path, "--node", "n0",
-                 "--window", window, *scope, *options]
+                 "--window", window, "--budget", budget, *scope, *options]
         for lib in libs:
             words += ["--cuda-lib", lib]
         if attach:

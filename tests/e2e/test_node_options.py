@@ -24,6 +24,10 @@ def agent(tmp_path, *options):
     (["--collector", "ftp://host"], "no http:// or https:// address"),
     (["--max-db", "1"], "--max-db must be 1m or more"),
     (["--no-record"], "--no-record is for trace"),
+    (["--budget", "101"], "budget"),
+    (["--ringbuf-size", "2048"], "ringbuf"),
+    (["--ringbuf-size", "5000"], "power of two"),
+    (["--sampling-rate", "-1"], "sampling"),
     (["--token-file", "/nonexistent/token"], "/nonexistent/token: "),
 ])
 def test_refused(tmp_path, options, says):

@@ -225,6 +225,13 @@ struct ltn_window *sample_window(unsigned n)
     w->health.calls_seen = 600ULL * (n + 1);
     w->health.drops[LTN_DROP_RING_CALLS] = n;
     w->health.cpu_seconds = 0.25;
+    w->health.price = (struct ltn_price_health){.detail = LTN_DETAIL_NO_HOST,
+                                                .thin = 100,
+                                                .thinned = 9000,
+                                                .probe_share = 0.015,
+                                                .probe_pid = SAMPLE_PID,
+                                                .own_share = -1.0,
+                                                .pair_ns = 950.0};
     w->health.coverage = (struct ltn_coverage){.files = 3,
                                                .files_unattached = 1,
                                                .hidden_processes = 2,

@@ -254,6 +254,11 @@ static void every_metric_is_as_described(void **state)
     expect("0|lanterne.traced.file.opens|failed", 1, "{open}", sum, 5);
     expect("0|lanterne.traced.process.events|exit", 1, "{event}", sum, 5);
     expect("0|lanterne.system.tcp.retransmits", 5, "{segment}", sum, 5);
+    expect("0|lanterne.agent.detail", LTN_DETAIL_NO_HOST, "1", gauge, first);
+    expect("0|lanterne.agent.thinning", 100, "1", gauge, first);
+    expect("0|lanterne.agent.records.thinned", 9000, "{record}", sum, 5);
+    expect("0|lanterne.agent.probe.share", 0.015, "1", gauge, first);
+    expect("0|lanterne.agent.probe.duration", 950e-9, "s", gauge, first);
     for (size_t i = 0; i < sight.n; i++) {
         /* Never a path or an address, and of what the host does never a process. */
         assert_null(strstr(sight.points[i].key, "/data"));
@@ -262,6 +267,7 @@ static void every_metric_is_as_described(void **state)
         assert_string_not_equal(sight.points[i].key, "0|lanterne.system.pressure|memory");
         assert_null(strstr(sight.points[i].key, "hw.power"));
         assert_null(strstr(sight.points[i].key, "pcie.generation"));
+        assert_null(strstr(sight.points[i].key, "agent.cpu.share"));
     }
     ltn_push_encoder_free(e);
 }
