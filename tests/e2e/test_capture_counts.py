@@ -12,8 +12,8 @@ def storm(sim, seconds=None, threads=4, steps=15000, **env):
     return sim.train(*options, env=env)
 
 
-def check_exact(agent, processes, kind=None):
-    want = cap.op_tally(*(p.tally for p in processes), kind=kind)
+def check_exact(agent, processes):
+    want = cap.op_tally(*(p.tally for p in processes), kind=agent.link_kind)
     got = agent.op_sums({p.pid for p in processes})
     assert want["cudaLaunchKernel"] >= 1000 and want["cuLaunchKernel"] >= 1000
     assert {op: v[0] for op, v in got.items()} == want
@@ -41,7 +41,7 @@ def test_counts_are_exact(procs, tmp_path, kind):
     running = [storm(sim, seconds=1.5), storm(sim, seconds=1.5), sim.train("--churn", "--steps", "2000")]
     cap.finish(running)
     agent.stop()
-    check_exact(agent, running, kind)
+    check_exact(agent, running)
     h = check_balance(agent)
     assert h["drops"]["ring_calls"] == 0
     assert h["calls_seen"] == sum(cap.op_tally(*(p.tally for p in running), kind=kind).values())
