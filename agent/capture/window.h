@@ -162,6 +162,7 @@ struct ltn_coverage {
     uint32_t silent_processes; /* run code of an attached file, and yet no call is seen */
     uint64_t silent_total;
     uint64_t attach_delay_max_ns; /* longest time from a mapping until its probes were in place */
+    uint64_t stacks_refused;      /* not named: over their rate or number, or no room */
 };
 
 /* The agent about itself; totals since its start. seen = stored + drops. */

@@ -261,9 +261,13 @@ static void say_coverage(struct ltn_engine *e)
     struct ltn_probes_info probes;
     struct ltn_scan_stats scan;
     struct ltn_silence_stats silence;
+    struct ltn_resolver_stats symbols = {0};
     ltn_probes_info(e->probes, &probes);
     ltn_scanner_stats(e->scanner, &scan);
     ltn_silence_stats(e->silence, &silence);
+    if (e->resolver != NULL) {
+        ltn_resolver_stats(e->resolver, &symbols);
+    }
     const struct ltn_coverage now = {
         .functions = (uint32_t)probes.functions,
         .files = (uint32_t)probes.files,
@@ -272,6 +276,7 @@ static void say_coverage(struct ltn_engine *e)
         .silent_processes = silence.silent_now,
         .silent_total = silence.silent_total,
         .attach_delay_max_ns = e->attach.delay_max_ns,
+        .stacks_refused = symbols.refused_total,
     };
     ltn_aggregate_set_coverage(e->aggregate, &now);
 }

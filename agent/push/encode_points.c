@@ -197,6 +197,9 @@ static int put_drops(struct ltn_encoding *en, const struct ltn_agent_health *h)
     if (rc == 0) {
         rc = put_drop(en, "windows", h->windows_dropped);
     }
+    if (rc == 0) {
+        rc = put_drop(en, "stacks", h->coverage.stacks_refused);
+    }
     return rc < 0 ? rc : put_drop(en, "records", h->records_dropped);
 }
 

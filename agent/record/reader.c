@@ -11,8 +11,7 @@ struct ltn_record_reader {
     struct ltn_db *db;
 };
 
-static int check_schema(struct ltn_db *db, const char *path, int64_t *ret_version,
-                        struct ltn_errinfo *info)
+static int check_schema(struct ltn_db *db, const char *path, struct ltn_errinfo *info)
 {
     int64_t application = 0;
     int64_t version = 0;
@@ -31,8 +30,29 @@ static int check_schema(struct ltn_db *db, const char *path, int64_t *ret_versio
                                "%s: schema version %lld, this program knows up to %zu", path,
                                (long long)version, ltn_record_migration_count);
     }
-    *ret_version = version;
     return 0;
+}
+
+/* A record that no writer of this version has opened yet reads as if it had what came since. */
+static int stand_in(struct ltn_db *db)
+{
+    static const struct {
+        const char *asks; /* 0: it is from before */
+        const char *views;
+    } steps[] = {
+        {"SELECT count(*) FROM sqlite_master WHERE name = 'stack_refs'", ltn_record_before_stacks},
+        {"SELECT count(*) FROM pragma_table_info('agent_health') WHERE name = 'attached_files'",
+         ltn_record_before_coverage},
+    };
+    int rc = 0;
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(steps) && rc == 0; i++) {
+        int64_t has = 0;
+        rc = ltn_db_get_i64(db, steps[i].asks, &has);
+        if (rc == 0 && has == 0) {
+            rc = ltn_db_exec(db, steps[i].views);
+        }
+    }
+    return rc;
 }
 
 int ltn_record_reader_open(const char *path, struct ltn_record_reader **ret_reader,
@@ -42,21 +62,17 @@ int ltn_record_reader_open(const char *path, struct ltn_record_reader **ret_read
     if (r == NULL) {
         return ltn_errinfo_set(info, -ENOMEM, "out of memory");
     }
-    int64_t version = 0;
     int rc = ltn_db_open_readonly(path, &r->db, info);
     if (rc == 0) {
-        rc = check_schema(r->db, path, &version, info);
+        rc = check_schema(r->db, path, info);
     }
     if (rc == 0) {
         rc = ltn_hist_blob_register(r->db);
         if (rc == 0) {
             rc = ltn_db_exec(r->db, ltn_record_reader_views);
         }
-        if (rc == 0 && version < LTN_RECORD_VERSION_COVERAGE) {
-            rc = ltn_db_exec(r->db, ltn_record_before_coverage);
-        }
-        if (rc == 0 && version < LTN_RECORD_VERSION_STACKS) {
-            rc = ltn_db_exec(r->db, ltn_record_before_stacks);
+        if (rc == 0) {
+            rc = stand_in(r->db);
         }
         if (rc < 0) {
             (void)ltn_errinfo_set(info, rc, "%s: %s", path, ltn_db_message(r->db));

@@ -14,15 +14,14 @@ extern const size_t ltn_record_migration_count;
 /* PRAGMA application_id of our files: "LTNR". */
 #define LTN_RECORD_APPLICATION_ID LTN_DB_NODE
 
-/* Version 2: stacks. */
+/* The migration that brought stacks. */
 extern const char ltn_record_schema_stacks[];
 
-/* Schema versions that added something, and the temporary views that stand in for it when a reader
- * finds an older record. */
-#define LTN_RECORD_VERSION_COVERAGE 2
-#define LTN_RECORD_VERSION_STACKS   3
-extern const char ltn_record_before_coverage[];
+/* Temporary views that stand in for what it added when a reader finds a record from before. */
 extern const char ltn_record_before_stacks[];
+
+/* The same for what says how much of the machine the probes cover. */
+extern const char ltn_record_before_coverage[];
 
 /* Temporary views that a reader with our functions lays over the plain ones. */
 extern const char ltn_record_reader_views[];

@@ -462,6 +462,7 @@ static int store_health(struct ltn_writer *w, int64_t window, const struct ltn_a
     for (unsigned i = 0; i < LTN_DROPS; i++) {
         ltn_json_kv_u64(&j, ltn_record_kernel_drop_name((enum ltn_drop)i), h->drops[i]);
     }
+    ltn_json_kv_u64(&j, "stacks", h->coverage.stacks_refused);
     ltn_json_close_object(&j);
     int rc = ltn_buf_error(&w->blob);
     if (rc == 0) {

@@ -130,7 +130,8 @@ struct ltn_window *sample_window(unsigned n)
                                                .hidden_processes = 2,
                                                .silent_processes = 4,
                                                .silent_total = 5,
-                                               .attach_delay_max_ns = 6000000};
+                                               .attach_delay_max_ns = 6000000,
+                                               .stacks_refused = 7};
     return w;
 }
 

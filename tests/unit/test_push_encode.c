@@ -231,6 +231,7 @@ static void every_metric_is_as_described(void **state)
     expect("0|lanterne.agent.calls", 2400, "{call}", sum, 5);
     expect("0|lanterne.agent.records|emitted", 0, "{record}", sum, 5);
     expect("0|lanterne.agent.drops|ring_calls", 3, "{record}", sum, 5);
+    expect("0|lanterne.agent.drops|stacks", 7, "{record}", sum, 5);
     expect("0|lanterne.agent.files|attached", 3, "{file}", gauge, first);
     expect("0|lanterne.agent.files|unattached", 1, "{file}", gauge, first);
     expect("0|lanterne.agent.processes.hidden", 2, "{process}", gauge, first);
