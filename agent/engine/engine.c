@@ -143,6 +143,7 @@ static void forget_stack(void *ctx, uint64_t stack_id)
 static int on_stack(void *ctx, const struct ltn_event_stack *event, uint64_t proc_start_ns)
 {
     struct ltn_engine *e = ctx;
+    ltn_pythons_stack(&e->pythons, event, proc_start_ns);
     return ltn_resolver_send(e->resolver, event, proc_start_ns);
 }
 

@@ -2,23 +2,43 @@
 #include "engine/pythons.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "symbol/python_find.h"
 #include "symbol/python_walk.h"
 
+#define SEEN_MAX 4096
+
 int ltn_pythons_init(struct ltn_pythons *p, const struct ltn_probes *probes,
                      enum ltn_py_walker walker)
 {
     *p = (struct ltn_pythons){.probes = probes, .walker = walker, .names = ltn_python_new(0)};
+    ltn_map_init(&p->seen, SEEN_MAX);
+    (void)pthread_mutex_init(&p->lock, NULL);
     return p->names != NULL ? 0 : -ENOMEM;
 }
 
 void ltn_pythons_done(struct ltn_pythons *p)
 {
-    ltn_python_free(p->names);
-    p->names = NULL;
+    if (p->probes != NULL) {
+        ltn_python_free(p->names);
+        ltn_map_done(&p->seen, NULL);
+        (void)pthread_mutex_destroy(&p->lock);
+    }
+    *p = (struct ltn_pythons){0};
+}
+
+static void say(struct ltn_pythons *p, const struct ltn_errinfo *info)
+{
+    (void)pthread_mutex_lock(&p->lock);
+    bool is_new = strcmp(info->msg, p->last.msg) != 0;
+    p->last = *info;
+    (void)pthread_mutex_unlock(&p->lock);
+    if (is_new) {
+        ltn_log_info("%s: its calls have no Python lines", info->msg);
+    }
 }
 
 void ltn_pythons_look(struct ltn_pythons *p, pid_t pid)
@@ -33,9 +53,31 @@ void ltn_pythons_look(struct ltn_pythons *p, pid_t pid)
         process.flags |= p->walker == LTN_PY_USERSPACE ? LTN_PYTHON_NO_WALK : 0;
         rc = ltn_probes_set_python(p->probes, pid, &process);
     }
-    if (rc < 0 && info.msg[0] != '\0' && rc != -ESRCH && strcmp(info.msg, p->last.msg) != 0) {
-        p->last = info;
-        ltn_log_info("%s: its calls have no Python lines", info.msg);
+    if (rc < 0 && info.msg[0] != '\0' && rc != -ESRCH) {
+        say(p, &info);
+    }
+}
+
+void ltn_pythons_stack(struct ltn_pythons *p, const struct ltn_event_stack *e,
+                       uint64_t proc_start_ns)
+{
+    const struct program {
+        uint64_t start_ns;
+        uint32_t pid;
+        uint32_t execs;
+    } program = {.start_ns = proc_start_ns, .pid = e->hdr.tgid, .execs = e->hdr.reserved};
+    bool known = true;
+    (void)pthread_mutex_lock(&p->lock);
+    if (e->python_count == 0 && ltn_map_get(&p->seen, &program, sizeof(program)) == NULL) {
+        if (p->seen.len >= SEEN_MAX) {
+            ltn_map_done(&p->seen, NULL);
+            ltn_map_init(&p->seen, SEEN_MAX);
+        }
+        known = ltn_map_put(&p->seen, &program, sizeof(program), p) < 0;
+    }
+    (void)pthread_mutex_unlock(&p->lock);
+    if (!known) {
+        ltn_pythons_look(p, (pid_t)e->hdr.tgid);
     }
 }
 

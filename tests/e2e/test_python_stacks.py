@@ -80,6 +80,18 @@ def test_ranks_share_their_stacks(procs, tmp_path, found):
     assert [r["pids"] for r in shared] == [2]
 
 
+def test_an_orphan_that_no_scan_can_place(procs, tmp_path, found):
+    """Its parent is gone before anybody looks: the kernel traces it all the same, and so it has its lines."""
+    agent = cap.Agent(procs, tmp_path)
+    sim = cap.Sim(procs, tmp_path)
+    report = tmp_path / "report.json"
+    cap.finish([procs.start("sh", "-c", f"/usr/bin/python3 {cap.harness.program('simtrain.py')} --steps 100"
+                            f" --report {report} &", env=sim.env)])
+    cap.harness.wait_until(report.exists, 20, "the orphan's end")
+    agent.stop()
+    assert [f[0] for frames in python_frames(agent, "cudaStreamSynchronize").values() for f in frames[:1]] == ["read_loss"]
+
+
 def test_without_stacks_there_are_none(procs, tmp_path, found):
     agent = cap.Agent(procs, tmp_path, "--no-stack")
     sim = cap.Sim(procs, tmp_path)

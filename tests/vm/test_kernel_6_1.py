@@ -12,6 +12,7 @@ import machine
 # Files that are run in the guest, and what of them.
 FILES = {
     "tests/vm/guest_kernel.py": "",
+    "tests/vm/guest_python.py": "",
     "tests/e2e/test_capture_counts.py": "",
     "tests/e2e/test_capture_nccl.py": "",
 }
