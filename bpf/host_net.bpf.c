@@ -161,35 +161,30 @@ int BPF_PROG(on_socket_receive, struct sock *sk, int result, int flags)
 /* Kernels before 6.3 lack the two tracepoints. The functions below them are called through
  * pointers, so no compiler takes them apart; sockets of the machine itself (unix) stay unseen
  * there. */
-SEC("fexit/inet_sendmsg")
-int BPF_PROG(on_inet_send, struct socket *sock, struct msghdr *msg, unsigned long size, int result)
-{
-    note_send(sock->sk, result);
-    return 0;
-}
+#define SENDS(name, function)                                                                      \
+    SEC("fexit/" #function)                                                                        \
+    int BPF_PROG(name, struct socket *sock, struct msghdr *msg, unsigned long size, int result)    \
+    {                                                                                              \
+        note_send(sock->sk, result);                                                               \
+        return 0;                                                                                  \
+    }
+#define RECEIVES(name, function)                                                                   \
+    SEC("fexit/" #function)                                                                        \
+    int BPF_PROG(name, struct socket *sock, struct msghdr *msg, unsigned long size, int flags,     \
+                 int result)                                                                       \
+    {                                                                                              \
+        note_receive(sock->sk, result, flags);                                                     \
+        return 0;                                                                                  \
+    }
 
-SEC("fexit/inet6_sendmsg")
-int BPF_PROG(on_inet6_send, struct socket *sock, struct msghdr *msg, unsigned long size, int result)
-{
-    note_send(sock->sk, result);
-    return 0;
-}
-
-SEC("fexit/inet_recvmsg")
-int BPF_PROG(on_inet_receive, struct socket *sock, struct msghdr *msg, unsigned long size,
-             int flags, int result)
-{
-    note_receive(sock->sk, result, flags);
-    return 0;
-}
-
-SEC("fexit/inet6_recvmsg")
-int BPF_PROG(on_inet6_receive, struct socket *sock, struct msghdr *msg, unsigned long size,
-             int flags, int result)
-{
-    note_receive(sock->sk, result, flags);
-    return 0;
-}
+SENDS(on_inet_send, inet_sendmsg)
+SENDS(on_inet6_send, inet6_sendmsg)
+SENDS(on_unix_send, unix_stream_sendmsg)
+SENDS(on_unix_dgram_send, unix_dgram_sendmsg)
+RECEIVES(on_inet_receive, inet_recvmsg)
+RECEIVES(on_inet6_receive, inet6_recvmsg)
+RECEIVES(on_unix_receive, unix_stream_recvmsg)
+RECEIVES(on_unix_dgram_receive, unix_dgram_recvmsg)
 
 static __always_inline ltn_u32 owner_of_socket(struct sock *sk, const struct ltn_retransmit_key *k)
 {

@@ -23,8 +23,9 @@
 /* Last reading of one entry of a kernel map. */
 struct entry {
     char key[KEY_BYTES];
-    bool seen; /* in this window's reading */
-    unsigned idle;
+    bool seen;       /* in this window's reading */
+    unsigned idle;   /* windows without a change */
+    unsigned orphan; /* windows in which its process was not known */
     union {
         struct ltn_host_process proc;
         struct ltn_block_stats block;
@@ -154,8 +155,9 @@ static void read_map(struct ltn_host_maps *h, struct ltn_map *table, int fd, siz
     h->read_errors += ltn_kernel_map_each(fd, key_bytes, value_bytes, on_entry, &r) < 0;
 }
 
-/* Whose a row of this tgid is. A process that is not watched any more is nobody. */
-static void owner_of(const struct ltn_host_maps *h, uint32_t tgid, struct ltn_host_owner *ret)
+/* Whose a row of this tgid is. False: the process is not known (not yet, or not any more), and *ret
+ * says that it is nobody. */
+static bool owner_of(const struct ltn_host_maps *h, uint32_t tgid, struct ltn_host_owner *ret)
 {
     const struct entry *e = tgid != 0 ? ltn_map_get(&h->procs, &tgid, sizeof(tgid)) : NULL;
     *ret = (struct ltn_host_owner){0};
@@ -163,6 +165,15 @@ static void owner_of(const struct ltn_host_maps *h, uint32_t tgid, struct ltn_ho
         set_owner(ret, tgid, e->now.proc.start_boottime_ns, e->now.proc.comm,
                   sizeof(e->now.proc.comm));
     }
+    return e != NULL;
+}
+
+/* A process may begin between two maps that are read: what it did then waits for the next window.
+ */
+static bool waits_for_owner(struct entry *e, bool known)
+{
+    e->orphan = known ? 0 : e->orphan + 1;
+    return e->orphan == 1;
 }
 
 /* A value that went back began anew in the kernel. */
@@ -237,7 +248,7 @@ static int build_procs(struct ltn_host_maps *h, struct ltn_arena *arena,
         if (proc_gained(&row.delta)) {
             uint32_t tgid;
             memcpy(&tgid, e->key, sizeof(tgid));
-            owner_of(h, tgid, &row.who);
+            (void)owner_of(h, tgid, &row.who);
             add_proc_totals(&h->totals, &row.delta);
             rows[ret->proc_count++] = row;
         }
@@ -311,7 +322,7 @@ static int build_blocks(struct ltn_host_maps *h, struct ltn_arena *arena,
         row->delta.depth_sum = gain(now->depth_sum, before->depth_sum);
         ltn_text_clean(row->disk, sizeof(row->disk), now->disk,
                        strnlen(now->disk, sizeof(now->disk)));
-        owner_of(h, row->key.tgid, &row->who);
+        (void)owner_of(h, row->key.tgid, &row->who);
         add_disk_totals(h, row);
     }
     ret->blocks = rows;
@@ -340,11 +351,11 @@ static int build_nets(struct ltn_host_maps *h, struct ltn_arena *arena, struct l
             .failed = gain(now->failed, before->failed),
         };
         e->idle = (d.sends | d.receives) != 0 ? 0 : e->idle + 1;
-        if (e->idle == 0) {
-            struct ltn_host_net_row *row = &rows[ret->net_count++];
-            row->delta = d;
-            memcpy(&row->key, e->key, sizeof(row->key));
-            owner_of(h, row->key.tgid, &row->who);
+        struct ltn_host_net_row row = {.delta = d};
+        memcpy(&row.key, e->key, sizeof(row.key));
+        bool known = owner_of(h, row.key.tgid, &row.who);
+        if (!waits_for_owner(e, known) && known && e->idle == 0) {
+            rows[ret->net_count++] = row;
         }
     }
     ret->nets = rows;
@@ -369,7 +380,7 @@ static int build_retransmits(struct ltn_host_maps *h, struct ltn_arena *arena,
             row->segments = segments;
             row->handshake = gain(e->now.retransmit.handshake, e->before.retransmit.handshake);
             memcpy(&row->key, e->key, sizeof(row->key));
-            owner_of(h, e->now.retransmit.tgid, &row->who);
+            (void)owner_of(h, e->now.retransmit.tgid, &row->who);
             h->totals.retransmits += segments;
         }
     }
@@ -398,12 +409,12 @@ static int build_files(struct ltn_host_maps *h, struct ltn_arena *arena,
         d.spent_ns = gain(now->spent_ns, before->spent_ns);
         d.path[sizeof(d.path) - 1] = '\0';
         e->idle = (d.failed | d.slow) != 0 ? 0 : e->idle + 1;
-        if (e->idle == 0) {
-            struct ltn_file_key key;
-            struct ltn_host_file_row *row = &rows[ret->file_count++];
-            row->delta = d;
-            memcpy(&key, e->key, sizeof(key));
-            owner_of(h, key.tgid, &row->who);
+        struct ltn_file_key key;
+        struct ltn_host_file_row row = {.delta = d};
+        memcpy(&key, e->key, sizeof(key));
+        bool known = owner_of(h, key.tgid, &row.who);
+        if (!waits_for_owner(e, known) && known && e->idle == 0) {
+            rows[ret->file_count++] = row;
         }
     }
     ret->files = rows;
@@ -418,32 +429,43 @@ static bool is_ended(const struct ltn_host_maps *h, uint32_t tgid)
     return tgid != 0 && (e == NULL || e->now.proc.ended != 0);
 }
 
+/* Lets an entry go, in the kernel too. */
+static void let_go(struct ltn_map *table, int fd, struct entry *e, size_t key_bytes)
+{
+    if (e->seen) {
+        (void)bpf_map_delete_elem(fd, e->key);
+    }
+    free(ltn_map_del(table, e->key, key_bytes));
+}
+
 /* The present reading becomes the old one. What the kernel lost, what ended (tgid_at: where the key
- * holds its process) and what lies idle is let go, in the kernel too. */
+ * holds its process) and what lies idle is let go. */
 static void turn(struct ltn_host_maps *h, struct ltn_map *table, int fd, size_t key_bytes,
                  long tgid_at, bool goes_idle)
 {
+    size_t count = 0;
     size_t pos = 0;
     struct entry *e;
+    /* A walk does not survive a removal: first find, then remove. */
+    struct entry **gone = calloc(table->len + 1, sizeof(struct entry *));
     while ((e = ltn_map_next(table, &pos)) != NULL) {
         uint32_t tgid = 0;
         if (tgid_at >= 0) {
             memcpy(&tgid, e->key + tgid_at, sizeof(tgid));
         }
-        if (!e->seen || is_ended(h, tgid) || (goes_idle && e->idle >= IDLE_WINDOWS)) {
-            if (e->seen) {
-                (void)bpf_map_delete_elem(fd, e->key);
-            }
-            free(ltn_map_del(table, e->key, key_bytes));
-            pos = 0; /* the walk does not survive a removal */
-            continue;
+        if (e->seen && e->orphan == 1) {
+            e->seen = false; /* its sums stay new */
+        } else if (e->seen && !is_ended(h, tgid) && !(goes_idle && e->idle >= IDLE_WINDOWS)) {
+            e->before = e->now;
+            e->seen = false;
+        } else if (gone != NULL) {
+            gone[count++] = e;
         }
-        e->before = e->now;
     }
-    pos = 0;
-    while ((e = ltn_map_next(table, &pos)) != NULL) {
-        e->seen = false;
+    for (size_t i = 0; i < count; i++) {
+        let_go(table, fd, gone[i], key_bytes);
     }
+    free(gone);
 }
 
 int ltn_host_maps_read(struct ltn_host_maps *h, const struct ltn_probe_maps *maps,

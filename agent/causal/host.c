@@ -219,7 +219,11 @@ static void put_evidence(struct ltn_buf *b, const struct causal_proc *p, const s
         ltn_json_open_object(&j);
         ltn_json_kv_str(&j, "comm", r->preemptors[i].comm);
         ltn_json_kv_u64(&j, "pid", r->preemptors[i].tgid);
+        ltn_json_kv_u64(&j, "tid", r->preemptors[i].tid);
         ltn_json_kv_u64(&j, "cgroup_id", r->preemptors[i].cgroup_id);
+        if (r->preemptors[i].cgroup != NULL) {
+            ltn_json_kv_str(&j, "cgroup", r->preemptors[i].cgroup);
+        }
         ltn_json_kv_u64(&j, "waited_ns", r->preemptors[i].waited_ns);
         ltn_json_close_object(&j);
     }

@@ -50,6 +50,32 @@ def test_threads_that_end_at_once_are_one_exit(procs, tmp_path):
     assert tuple(counts) == (400, 400)
 
 
+def test_what_is_kept_of_processes_goes_with_them(procs, tmp_path):
+    host.require()
+    sim = cap.Sim(procs, tmp_path)
+    agent = cap.Agent(procs, tmp_path)
+    script = """
+import subprocess
+for i in range(30):
+    subprocess.run(["/bin/sh", "-c", "cat /nonexistent/file; exec /bin/true"], stderr=subprocess.DEVNULL)
+a, b = socket.socketpair()
+a.send(b"x")
+"""
+    loads = [host.Load(sim, tmp_path, script, name=f"load{i}") for i in range(3)]
+    for load in loads:
+        load.finish()
+        assert host.sums_now(agent, load.pid)
+        load.process.kill()
+
+    def nothing_left():
+        agent.wait_window(1)
+        ids = agent.map_ids()
+        return not any(agent.map_dump(name, ids) for name in ("host_processes", "host_net", "host_files"))
+    harness.wait_until(nothing_left, 10, "the maps to be empty")
+    agent.stop()
+    assert host.total(agent, "missing", "file_opens", "path = '/nonexistent/file'") == 90
+
+
 def test_exit_codes_and_names(procs, tmp_path):
     host.require()
     sim = cap.Sim(procs, tmp_path)

@@ -24,3 +24,5 @@ def test_check_says_what_this_kernel_lacks_and_fires_a_probe():
     assert found["uprobe_multi"]["level"] == "warn"
     assert "perf" in found["programs"]["value"], found["programs"]
     assert "us a timed call" in found["price"]["value"], found["price"]
+    assert found["host"]["level"] == "ok", found["host"]
+    assert found["host"]["value"] == "watched: disks, TCP, sockets, files, memory"
