@@ -5,13 +5,17 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/map.h"
 #include "base/text.h"
@@ -34,6 +38,8 @@
 struct attached {
     uint32_t lib_id;
     uint32_t covered_by; /* another file whose links reach this one as well; 0 = own links */
+    uint64_t dev;
+    uint64_t ino;
     uint8_t build_id[LTN_ELF_BUILD_ID_BYTES];
     size_t build_id_len;
     int link_fds[2];
@@ -43,12 +49,26 @@ struct attached {
     size_t site_count;
 };
 
+/* Perf links on their way out, each of which takes the kernel about 100 ms. */
+struct closing {
+    pthread_t thread;
+    _Atomic bool done;
+    struct bpf_link **links;
+    size_t count;
+    uint64_t dev; /* the file's: it is not attached to again before they are closed */
+    uint64_t ino;
+    const _Atomic bool *attaching; /* who attaches goes first: both want the same locks */
+    struct closing *next;
+};
+
 struct ltn_probes {
     struct agent *skel;
     enum ltn_link_kind kind;
     bool sched;
     struct attached files[MAX_FILES];
     size_t file_count;
+    struct closing *closing;
+    _Atomic bool attaching;
     struct ltn_buf note;
     uint64_t map_bytes;
 };
@@ -278,17 +298,81 @@ int ltn_probes_new(const struct ltn_probes_opts *opts, struct ltn_probes **ret,
  * --------------------------------------------------------------------------------------------------------------
  */
 
-static void release(struct attached *a)
+static void *close_links(void *arg)
+{
+    struct closing *c = arg;
+    const struct timespec pause = {.tv_nsec = 5 * (long)LTN_NS_PER_MS};
+    for (size_t i = c->count; i > 0; i--) { /* entries before returns */
+        while (atomic_load(c->attaching)) {
+            (void)nanosleep(&pause, NULL);
+        }
+        (void)bpf_link__destroy(c->links[i - 1]);
+    }
+    atomic_store(&c->done, true);
+    return NULL;
+}
+
+/* Frees what has been closed; waits for the rest when asked to. */
+static void reap(struct ltn_probes *p, bool wait)
+{
+    struct closing **at = &p->closing;
+    while (*at != NULL) {
+        struct closing *c = *at;
+        if (!wait && !atomic_load(&c->done)) {
+            at = &c->next;
+            continue;
+        }
+        (void)pthread_join(c->thread, NULL);
+        *at = c->next;
+        free(c->links);
+        free(c);
+    }
+}
+
+/* Closes the file's links on a thread of their own: meanwhile other files are to be attached. */
+static void close_aside(struct ltn_probes *p, const struct attached *a)
+{
+    reap(p, false);
+    struct closing *c = a->perf_link_count > 0 ? calloc(1, sizeof(*c)) : NULL;
+    if (c != NULL) {
+        *c = (struct closing){.links = a->perf_links,
+                              .count = a->perf_link_count,
+                              .dev = a->dev,
+                              .ino = a->ino,
+                              .attaching = &p->attaching,
+                              .next = p->closing};
+        if (pthread_create(&c->thread, NULL, close_links, c) == 0) {
+            (void)pthread_setname_np(c->thread, "detach");
+            p->closing = c;
+            return;
+        }
+        free(c);
+    }
+    for (size_t i = a->perf_link_count; i > 0; i--) {
+        (void)bpf_link__destroy(a->perf_links[i - 1]);
+    }
+    free(a->perf_links);
+}
+
+/* Calls would count twice while old links are still there. */
+static bool is_closing(struct ltn_probes *p, const struct ltn_lib *lib)
+{
+    reap(p, false);
+    const struct closing *c = p->closing;
+    while (c != NULL && (c->dev != lib->dev || c->ino != lib->ino)) {
+        c = c->next;
+    }
+    return c != NULL;
+}
+
+static void release(struct ltn_probes *p, struct attached *a)
 {
     for (size_t i = 0; i < LTN_ARRAY_SIZE(a->link_fds); i++) {
         if (a->link_fds[i] >= 0) {
             (void)close(a->link_fds[i]);
         }
     }
-    for (size_t i = 0; i < a->perf_link_count; i++) {
-        (void)bpf_link__destroy(a->perf_links[i]);
-    }
-    free(a->perf_links);
+    close_aside(p, a);
     free(a->sites);
 }
 
@@ -298,8 +382,9 @@ void ltn_probes_free(struct ltn_probes *p)
         return;
     }
     for (size_t i = 0; i < p->file_count; i++) {
-        release(&p->files[i]);
+        release(p, &p->files[i]);
     }
+    reap(p, true);
     agent__destroy(p->skel);
     ltn_buf_done(&p->note);
     free(p);
@@ -390,10 +475,13 @@ static int attach_perf(struct ltn_probes *p, struct attached *a, int fd,
 static int attach_links(struct ltn_probes *p, struct attached *a, int fd,
                         const struct ltn_link_site *links, size_t count)
 {
-    if (p->kind == LTN_LINK_PERF) {
-        return attach_perf(p, a, fd, links, count);
-    }
     int rc;
+    if (p->kind == LTN_LINK_PERF) {
+        atomic_store(&p->attaching, true);
+        rc = attach_perf(p, a, fd, links, count);
+        atomic_store(&p->attaching, false);
+        return rc;
+    }
     if (p->kind == LTN_LINK_SESSION) {
         rc = ltn_link_create(bpf_program__fd(p->skel->progs.call_session), p->kind, fd, links,
                              count, false);
@@ -448,7 +536,8 @@ struct lookup {
 };
 
 /* Fills l and *a with the functions of the open file. */
-static int find_functions(const struct ltn_lib *lib, int fd, struct lookup *l, struct attached *a)
+static int find_functions(struct ltn_probes *p, const struct ltn_lib *lib, int fd, struct lookup *l,
+                          struct attached *a)
 {
     struct ltn_elf *elf = NULL;
     int rc = ltn_elf_open_fd(fd, &elf);
@@ -457,8 +546,11 @@ static int find_functions(const struct ltn_lib *lib, int fd, struct lookup *l, s
     }
     size_t count = collect_names(lib, l->syms, l->ops);
     rc = ltn_lib_lookup(lib, elf, l->syms, count);
-    *a = (struct attached){
-        .lib_id = lib->id, .link_fds = {-1, -1}, .build_id_len = lib->build_id_len};
+    *a = (struct attached){.lib_id = lib->id,
+                           .link_fds = {-1, -1},
+                           .dev = lib->dev,
+                           .ino = lib->ino,
+                           .build_id_len = lib->build_id_len};
     memcpy(a->build_id, lib->build_id, sizeof(a->build_id));
     if (rc == 0) {
         a->sites = calloc(count + 1, sizeof(*a->sites));
@@ -471,7 +563,7 @@ static int find_functions(const struct ltn_lib *lib, int fd, struct lookup *l, s
     }
     ltn_elf_free(elf);
     if (rc < 0) {
-        release(a);
+        release(p, a);
     }
     return rc;
 }
@@ -480,7 +572,7 @@ static int attach_open_file(struct ltn_probes *p, const struct ltn_lib *lib, int
                             struct lookup *l)
 {
     struct attached a;
-    int rc = find_functions(lib, fd, l, &a);
+    int rc = find_functions(p, lib, fd, l, &a);
     if (rc < 0) {
         return rc;
     }
@@ -489,7 +581,7 @@ static int attach_open_file(struct ltn_probes *p, const struct ltn_lib *lib, int
         rc = attach_links(p, &a, fd, l->links, a.site_count);
     }
     if (rc < 0) {
-        release(&a);
+        release(p, &a);
         return rc;
     }
     p->files[p->file_count++] = a;
@@ -500,13 +592,13 @@ static int attach_open_file(struct ltn_probes *p, const struct ltn_lib *lib, int
 static int try_open_file(struct ltn_probes *p, const struct ltn_lib *lib, int fd, struct lookup *l)
 {
     struct attached a;
-    int rc = find_functions(lib, fd, l, &a);
+    int rc = find_functions(p, lib, fd, l, &a);
     if (rc < 0) {
         return rc;
     }
     int count = (int)a.site_count;
     rc = attach_links(p, &a, fd, l->links, 1);
-    release(&a);
+    release(p, &a);
     return rc < 0 ? rc : count;
 }
 
@@ -560,6 +652,9 @@ int ltn_probes_attach(struct ltn_probes *p, const struct ltn_lib *lib, struct lt
         return ltn_errinfo_set(info, LTN_ERR_COUNT, "%s: already attached to %d files", lib->path,
                                MAX_FILES);
     }
+    if (is_closing(p, lib)) {
+        return ltn_errinfo_set(info, -EBUSY, "%s: is still being detached", lib->path);
+    }
     return with_file(p, lib, attach_open_file, info);
 }
 
@@ -586,7 +681,7 @@ int ltn_probes_attach_site(struct ltn_probes *p, int fd, const struct ltn_link_s
     struct attached a = {.lib_id = LTN_PROBES_OWN_FILE, .link_fds = {-1, -1}};
     int rc = attach_links(p, &a, fd, site, 1);
     if (rc < 0) {
-        release(&a);
+        release(p, &a);
         return rc;
     }
     p->files[p->file_count++] = a;
@@ -599,7 +694,7 @@ bool ltn_probes_detach(struct ltn_probes *p, uint32_t lib_id)
     if (gone == NULL) {
         return false;
     }
-    release(gone);
+    release(p, gone);
     *gone = p->files[--p->file_count];
     bool uncovered = false;
     for (size_t i = 0; i < p->file_count;) {
@@ -608,7 +703,7 @@ bool ltn_probes_detach(struct ltn_probes *p, uint32_t lib_id)
             continue;
         }
         uncovered = true;
-        release(&p->files[i]);
+        release(p, &p->files[i]);
         p->files[i] = p->files[--p->file_count];
     }
     return uncovered;

@@ -46,20 +46,19 @@ def copy_of_libraries(folder):
 
 # --- processes started later ----------------------------------------------------------------------
 
-@pytest.mark.parametrize("kind", ["session", "multi"])
+@pytest.mark.parametrize("kind", cap.LINK_KINDS)
 def test_a_call_one_second_after_mapping_is_seen(procs, tmp_path, kind):
-    """Nobody used the library before, and the agent was told of none."""
+    """Nobody used the library before, and the agent was told of none. Perf links of the copy before are still
+    being closed then, which may hold the new ones up for a moment."""
     cap.require()
+    wait_s = 3 if kind == "perf" else 1
     agent = agent_for(procs, tmp_path, attach=kind)
     sim = cap.Sim(procs, tmp_path)
-    for i in range(5):
-        folder = tmp_path / f"p{i}"
-        folder.mkdir()
-        p = procs.start(harness.program("capture_late"), folder, "100", cap.SIM_LIBS[0], env=sim.env)
-        (folder / "map").touch()
-        wait_flag(folder / "mapped")
-        time.sleep(1)
-        (folder / "call").touch()
+    for i in range(3 if kind == "perf" else 5):
+        lib = copy_of_libraries(tmp_path / f"copy{i}") if kind == "perf" else cap.SIM_LIBS[0]
+        p = late(procs, sim, tmp_path / f"p{i}", lib, 100)
+        time.sleep(wait_s)
+        (tmp_path / f"p{i}" / "call").touch()
         cap.finish([p])
         agent.wait_window(2)
         assert calls(agent, p.pid, "cudaLaunchKernel") == 100
@@ -67,8 +66,8 @@ def test_a_call_one_second_after_mapping_is_seen(procs, tmp_path, kind):
     agent.stop()
     gaps = delays_ms(agent)
     print(f"{kind}: probes in place after {min(gaps):.1f} to {max(gaps):.1f} ms, {len(gaps)} times")
-    assert gaps and max(gaps) < 1000
-    assert agent.health()["attach_delay_max_ns"] < 1_000_000_000
+    assert gaps and max(gaps) < 1000 * wait_s
+    assert agent.health()["attach_delay_max_ns"] < 1_000_000_000 * wait_s
 
 
 # --- the runtime linked into the program ----------------------------------------------------------
