@@ -21,6 +21,7 @@
 #include "base/text.h"
 #include "bpf/event.h"
 #include "discover/elf.h"
+#include "discover/file_id.h"
 #include "probe/ops.h"
 #include "probe/probes_internal.h"
 #include "probe/tracepoint.h"
@@ -42,6 +43,7 @@ struct attached {
     uint64_t ino;
     uint8_t build_id[LTN_ELF_BUILD_ID_BYTES];
     size_t build_id_len;
+    struct ltn_file_id file;
     int link_fds[2];
     struct bpf_link **perf_links;
     size_t perf_link_count;
@@ -514,19 +516,28 @@ static struct attached *find_file(struct ltn_probes *p, uint32_t lib_id)
     return NULL;
 }
 
-/* The same file may be seen through several overlay mounts. A breakpoint where we would put one
- * says that the links of such a twin reach this one too. Its id, or 0. */
+/* The same file may be seen through several overlay mounts, and be named by the user and mapped by
+ * a process. Is it one whose links we have? Its id, or 0. Where numbers do not tell, a breakpoint
+ * in the process's memory does; that needs the right to trace it, which Yama can take from
+ * everybody. */
 static uint32_t covering_twin(const struct ltn_probes *p, const struct ltn_lib *lib,
-                              uint64_t offset_bytes)
+                              const struct attached *own, uint64_t offset_bytes)
 {
-    for (size_t i = 0; i < p->file_count && lib->twin_id != 0 && lib->user_count > 0; i++) {
+    uint32_t likely = 0;
+    for (size_t i = 0; i < p->file_count && lib->twin_id != 0; i++) {
         const struct attached *a = &p->files[i];
-        if (a->covered_by == 0 && a->build_id_len == lib->build_id_len &&
-            memcmp(a->build_id, lib->build_id, lib->build_id_len) == 0) {
-            return ltn_lib_is_probed(lib, lib->users[0].pid, offset_bytes) == 1 ? a->lib_id : 0;
+        if (a->covered_by != 0 || a->build_id_len != lib->build_id_len ||
+            memcmp(a->build_id, lib->build_id, lib->build_id_len) != 0) {
+            continue;
         }
+        if (ltn_file_id_same(&a->file, &own->file)) {
+            return a->lib_id;
+        }
+        likely = likely == 0 ? a->lib_id : likely;
     }
-    return 0;
+    bool probed = likely != 0 && lib->user_count > 0 &&
+                  ltn_lib_is_probed(lib, lib->users[0].pid, offset_bytes) == 1;
+    return probed ? likely : 0;
 }
 
 struct lookup {
@@ -553,6 +564,9 @@ static int find_functions(struct ltn_probes *p, const struct ltn_lib *lib, int f
                            .build_id_len = lib->build_id_len};
     memcpy(a->build_id, lib->build_id, sizeof(a->build_id));
     if (rc == 0) {
+        rc = ltn_file_id_of(fd, &a->file);
+    }
+    if (rc == 0) {
         a->sites = calloc(count + 1, sizeof(*a->sites));
         rc = a->sites == NULL ? -ENOMEM : 0;
     }
@@ -576,7 +590,7 @@ static int attach_open_file(struct ltn_probes *p, const struct ltn_lib *lib, int
     if (rc < 0) {
         return rc;
     }
-    a.covered_by = covering_twin(p, lib, l->links[0].offset_bytes);
+    a.covered_by = covering_twin(p, lib, &a, l->links[0].offset_bytes);
     if (a.covered_by == 0) {
         rc = attach_links(p, &a, fd, l->links, a.site_count);
     }

@@ -8,6 +8,8 @@ import sqlite3
 import subprocess
 import time
 
+import pytest
+
 import harness
 
 SIM_DIR = os.path.join(harness.BUILD_DIR, "simgpu")
@@ -21,6 +23,16 @@ def require():
     harness.require_command("bpftool")
     for name in ("lanterne", "simtrain", "simctl", "capture_target"):
         harness.program(name)
+
+
+# The kernel that brought a kind of link, and with it the right answer.
+LINKS_SINCE = {"session": (6, 13), "multi": (6, 6), "perf": (0, 0)}
+
+
+def require_links(kind):
+    release = tuple(int(n) for n in re.findall(r"\d+", os.uname().release)[:2])
+    if release < LINKS_SINCE[kind]:
+        pytest.skip(f"{kind} links need kernel {'.'.join(map(str, LINKS_SINCE[kind]))}")
 
 
 def read_ops():
@@ -83,6 +95,7 @@ class Agent:
         for lib in libs:
             words += ["--cuda-lib", lib]
         if attach:
+            require_links(attach)
             words += ["--attach", attach]
         self.process = procs.start(*words)
         self.process.wait_log(r"tracing with (\w+) links", 30)
