@@ -39,8 +39,6 @@
 struct attached {
     uint32_t lib_id;
     uint32_t covered_by; /* another file whose links reach this one as well; 0 = own links */
-    uint64_t dev;
-    uint64_t ino;
     uint8_t build_id[LTN_ELF_BUILD_ID_BYTES];
     size_t build_id_len;
     struct ltn_file_id file;
@@ -57,8 +55,7 @@ struct closing {
     _Atomic bool done;
     struct bpf_link **links;
     size_t count;
-    uint64_t dev; /* the file's: it is not attached to again before they are closed */
-    uint64_t ino;
+    struct ltn_file_id file;       /* not attached to again before they are closed */
     const _Atomic bool *attaching; /* who attaches goes first: both want the same locks */
     struct closing *next;
 };
@@ -339,8 +336,7 @@ static void close_aside(struct ltn_probes *p, const struct attached *a)
     if (c != NULL) {
         *c = (struct closing){.links = a->perf_links,
                               .count = a->perf_link_count,
-                              .dev = a->dev,
-                              .ino = a->ino,
+                              .file = a->file,
                               .attaching = &p->attaching,
                               .next = p->closing};
         if (pthread_create(&c->thread, NULL, close_links, c) == 0) {
@@ -357,11 +353,11 @@ static void close_aside(struct ltn_probes *p, const struct attached *a)
 }
 
 /* Calls would count twice while old links are still there. */
-static bool is_closing(struct ltn_probes *p, const struct ltn_lib *lib)
+static bool is_closing(struct ltn_probes *p, const struct ltn_file_id *file)
 {
     reap(p, false);
     const struct closing *c = p->closing;
-    while (c != NULL && (c->dev != lib->dev || c->ino != lib->ino)) {
+    while (c != NULL && !ltn_file_id_same(&c->file, file)) {
         c = c->next;
     }
     return c != NULL;
@@ -557,11 +553,8 @@ static int find_functions(struct ltn_probes *p, const struct ltn_lib *lib, int f
     }
     size_t count = collect_names(lib, l->syms, l->ops);
     rc = ltn_lib_lookup(lib, elf, l->syms, count);
-    *a = (struct attached){.lib_id = lib->id,
-                           .link_fds = {-1, -1},
-                           .dev = lib->dev,
-                           .ino = lib->ino,
-                           .build_id_len = lib->build_id_len};
+    *a = (struct attached){
+        .lib_id = lib->id, .link_fds = {-1, -1}, .build_id_len = lib->build_id_len};
     memcpy(a->build_id, lib->build_id, sizeof(a->build_id));
     if (rc == 0) {
         rc = ltn_file_id_of(fd, &a->file);
@@ -591,7 +584,9 @@ static int attach_open_file(struct ltn_probes *p, const struct ltn_lib *lib, int
         return rc;
     }
     a.covered_by = covering_twin(p, lib, &a, l->links[0].offset_bytes);
-    if (a.covered_by == 0) {
+    if (a.covered_by == 0 && is_closing(p, &a.file)) {
+        rc = -EBUSY;
+    } else if (a.covered_by == 0) {
         rc = attach_links(p, &a, fd, l->links, a.site_count);
     }
     if (rc < 0) {
@@ -665,9 +660,6 @@ int ltn_probes_attach(struct ltn_probes *p, const struct ltn_lib *lib, struct lt
     if (p->file_count == MAX_FILES) {
         return ltn_errinfo_set(info, LTN_ERR_COUNT, "%s: already attached to %d files", lib->path,
                                MAX_FILES);
-    }
-    if (is_closing(p, lib)) {
-        return ltn_errinfo_set(info, -EBUSY, "%s: is still being detached", lib->path);
     }
     return with_file(p, lib, attach_open_file, info);
 }
