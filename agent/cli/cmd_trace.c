@@ -13,6 +13,7 @@
 #include "cli/api.h"
 #include "cli/call_json.h"
 #include "cli/commands.h"
+#include "cli/health.h"
 #include "cli/incidents.h"
 #include "cli/options.h"
 #include "cli/run.h"
@@ -39,6 +40,8 @@ struct trace {
     struct ltn_incidents incidents;
     struct ltn_buf opened; /* lines of the incidents that opened in the running window */
     struct ltn_buf shown;  /* those before, on a screen that is cleared */
+    struct ltn_engine *engine;
+    struct ltn_health health;
 };
 
 static void free_text(void *arg)
@@ -171,6 +174,20 @@ static void print_texts(void *arg)
     }
 }
 
+/* Each second, on the main thread. */
+static void tick(void *arg)
+{
+    struct trace *t = arg;
+    struct ltn_engine_stats s;
+    struct ltn_health_line lines[LTN_HEALTH_LINES];
+    print_texts(t);
+    ltn_engine_stats(t->engine, &s);
+    size_t n = ltn_health_silence(&t->health, ltn_now_mono_ns(), &s.silence, lines);
+    for (size_t i = 0; i < n; i++) {
+        (void)fprintf(stderr, "%s\n", lines[i].text);
+    }
+}
+
 static int start(struct trace *t, struct ltn_engine **ret, struct ltn_errinfo *info)
 {
     struct ltn_engine_opts e;
@@ -266,7 +283,8 @@ static int run(struct trace *t)
         return rc == LTN_ERR_CONFIG ? LTN_EXIT_USAGE : LTN_EXIT_CANNOT;
     }
     say_what_runs(t, e);
-    ltn_run_until_signal(e, t->o.duration_ns, print_texts, t);
+    t->engine = e;
+    ltn_run_until_signal(e, t->o.duration_ns, tick, t);
     if (t->o.verbose) {
         say_losses(t, e);
     }

@@ -8,15 +8,14 @@
 #include "base/err.h"
 #include "discover/elf_internal.h"
 
-#define MAX_FUNCTIONS    (4u * 1024 * 1024)
-#define MAX_CALLBACKS    1024u
-#define MAX_SEARCH_BYTES (64u * 1024 * 1024)
-#define CHUNK_BYTES      (1u << 20)
+#define MAX_FUNCTIONS (4u * 1024 * 1024)
+#define MAX_CALLBACKS 1024u
+#define CHUNK_BYTES   (1u << 20)
 /* The word is asked for within the first instructions, the number used a little later. */
 #define WORD_WITHIN_BYTES   512u
 #define NUMBER_WITHIN_BYTES 4096u
-
-static const char driver_name[] = "libcuda.so.1";
+/* Bytes looked at in one file, those looked at twice counted twice: a third of a second. */
+#define MAX_WORK_BYTES (512u * 1024 * 1024)
 
 /* Public callback numbers of the runtime's functions. */
 static const struct {
@@ -26,43 +25,6 @@ static const struct {
 #define LTN_CUDART_CALLBACK(name, number) {#name, number},
 #include "discover/cudart_callbacks.def"
 };
-
-/* ---- is it worth a look? ---- */
-
-static bool segment_holds(struct ltn_elf *e, const Elf64_Phdr *p, char *chunk)
-{
-    const size_t keep = sizeof(driver_name) - 1;
-    uint64_t size = p->p_filesz < MAX_SEARCH_BYTES ? p->p_filesz : MAX_SEARCH_BYTES;
-    size_t kept = 0;
-    for (uint64_t at = 0; at < size;) {
-        size_t n = size - at < CHUNK_BYTES ? (size_t)(size - at) : CHUNK_BYTES;
-        if (p->p_offset > UINT64_MAX - at ||
-            ltn_elf_read_at(e, p->p_offset + at, chunk + kept, n) < 0) {
-            return false;
-        }
-        at += n;
-        if (memmem(chunk, kept + n, driver_name, keep) != NULL) {
-            return true;
-        }
-        size_t tail = kept + n < keep ? kept + n : keep;
-        memmove(chunk, chunk + kept + n - tail, tail);
-        kept = tail;
-    }
-    return false;
-}
-
-bool ltn_cudart_may_be_inside(struct ltn_elf *e)
-{
-    char *chunk = malloc(CHUNK_BYTES + sizeof(driver_name));
-    bool found = false;
-    for (size_t i = 0; i < e->phdr_count && chunk != NULL && !found; i++) {
-        const Elf64_Phdr *p = &e->phdrs[i];
-        found =
-            p->p_type == PT_LOAD && (p->p_flags & (PF_X | PF_W)) == 0 && segment_holds(e, p, chunk);
-    }
-    free(chunk);
-    return found;
-}
 
 /* ---- where functions begin ---- */
 
@@ -176,12 +138,14 @@ static bool hands_on(const uint8_t *c, size_t n, unsigned number)
     return as_argument && as_store;
 }
 
-/* Callback number of a public function of the runtime, or 0. */
-static unsigned callback_of(const uint8_t *code, size_t n)
+/* Callback number of a public function of the runtime, or 0. Adds to *work what it looked at. */
+static unsigned callback_of(const uint8_t *code, size_t n, uint64_t *work)
 {
     size_t len;
+    *work += n < WORD_WITHIN_BYTES ? n : WORD_WITHIN_BYTES;
     for (size_t i = 0; i < n && i < WORD_WITHIN_BYTES; i++) {
         unsigned number = word_asked_for(code + i, n - i, &len);
+        *work += number != 0 ? n : 0;
         if (number != 0 && hands_on(code + i + len, n - i - len, number)) {
             return number;
         }
@@ -201,6 +165,7 @@ struct window {
     uint8_t *data;
     uint64_t off;
     size_t len;
+    uint64_t work; /* so far, for MAX_WORK_BYTES */
 };
 
 static const uint8_t *code_at(struct ltn_elf *e, struct window *w, uint64_t off, size_t n)
@@ -209,6 +174,7 @@ static const uint8_t *code_at(struct ltn_elf *e, struct window *w, uint64_t off,
         uint64_t left = e->file_size - off;
         w->len = left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES;
         w->off = off;
+        w->work += w->len;
         if (ltn_elf_read_at(e, off, w->data, w->len) < 0) {
             w->len = 0;
             return NULL;
@@ -232,7 +198,7 @@ static void look_at(struct ltn_elf *e, struct window *w, const struct bounds *b,
         n = size < n ? size : n;
     }
     const uint8_t *code = code_at(e, w, off, (size_t)n);
-    unsigned number = code == NULL ? 0 : callback_of(code, (size_t)n);
+    unsigned number = code == NULL ? 0 : callback_of(code, (size_t)n, &w->work);
     if (number != 0) {
         h->address[number] = addr;
         h->times[number] = h->times[number] == 0 ? 1 : 2; /* more than one is no answer */
@@ -248,10 +214,10 @@ static int find_all(struct ltn_elf *e, struct hits *h)
         return rc;
     }
     w.data = malloc(CHUNK_BYTES);
-    for (size_t i = 0; i < b.count && w.data != NULL; i++) {
+    for (size_t i = 0; i < b.count && w.data != NULL && w.work <= MAX_WORK_BYTES; i++) {
         look_at(e, &w, &b, i, h);
     }
-    rc = w.data == NULL ? -ENOMEM : 0;
+    rc = w.data == NULL ? -ENOMEM : w.work > MAX_WORK_BYTES ? LTN_ERR_TOO_LARGE : 0;
     free(w.data);
     free(b.pairs);
     return rc;

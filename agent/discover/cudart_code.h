@@ -9,19 +9,15 @@
 #ifndef LTN_DISCOVER_CUDART_CODE_H
 #define LTN_DISCOVER_CUDART_CODE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "discover/elf.h"
 
-/* Does the file hold the name under which every runtime opens the driver? A cheap sign that a look
- * at its code is worth while; false also when it cannot be read. */
-bool ltn_cudart_may_be_inside(struct ltn_elf *elf);
-
 /* Fills the entries whose name is a runtime function that was found (found, file_offset, code); the
  * others stay as they are. *ret_found: how many public functions of the runtime there are, of
  * whatever name; few means that there is none. 0; LTN_ERR_UNSUPPORTED (machine, or no unwind
- * table); LTN_ERR_MALFORMED; LTN_ERR_COUNT; -ENOMEM; -errno. */
+ * table); LTN_ERR_MALFORMED; LTN_ERR_COUNT; LTN_ERR_TOO_LARGE (more code than is looked through);
+ * -ENOMEM; -errno. */
 int ltn_cudart_find_code(struct ltn_elf *elf, struct ltn_elf_sym *syms, size_t count,
                          unsigned *ret_found) ltn_must_check;
 

@@ -22,6 +22,9 @@
 #define MAX_NAMES       65536u
 #define MAX_NAME_BYTES  4096u
 #define SYMBOLS_A_CHUNK 4096u
+#define STRINGS_A_CHUNK (1u << 20)
+#define MAX_PLACES      65536u              /* of wanted names in a string table */
+#define MAX_COMPARED    (64u * 1024 * 1024) /* ends of strings looked at closely: about a second */
 
 int ltn_elf_read_at(const struct ltn_elf *e, uint64_t off, void *out, size_t n)
 {
@@ -322,18 +325,55 @@ const struct ltn_elf_info *ltn_elf_info(const struct ltn_elf *e)
     return &e->info;
 }
 
-/* What one pass needs. */
+/* What one pass needs. String tables may be larger than the memory that the agent should take, so
+ * they are read through once for the places of the wanted names. */
 struct pass {
     struct ltn_elf *elf;
     const struct table *table;
-    char *strings;
     struct ltn_map *wanted; /* name -> first entry of that name */
+    struct ltn_map places;  /* where such a name stands in the string table -> that entry */
     struct ltn_elf_sym *syms;
-    uint8_t *rank; /* how good the match so far is; 0 = none */
+    uint8_t *rank;     /* how good the match so far is; 0 = none */
+    uint16_t *lengths; /* that wanted names have, each once */
+    size_t length_count;
     size_t longest;
+    uint8_t *tails; /* bit for each pair of last bytes that a wanted name has */
+    uint64_t compared;
     bool from_symtab;
     bool objects;
 };
+
+#define TAILS_BYTES (65536 / 8)
+
+static unsigned tail_of(const char *end)
+{
+    return (unsigned)(unsigned char)end[-2] << 8 | (unsigned char)end[-1];
+}
+
+static void want_tail(struct pass *p, unsigned tail)
+{
+    p->tails[tail / 8] = (uint8_t)(p->tails[tail / 8] | 1u << tail % 8);
+}
+
+/* Takes note of how a wanted name ends and how long it is. */
+static void want_name(struct pass *p, const char *name, size_t len)
+{
+    for (unsigned before = 0; len == 1 && before < 256; before++) {
+        want_tail(p, before << 8 | (unsigned char)name[0]);
+    }
+    if (len > 1) {
+        want_tail(p, tail_of(name + len));
+    }
+    p->longest = len > p->longest ? len : p->longest;
+    for (size_t i = 0; i < p->length_count; i++) {
+        if (p->lengths[i] == len) {
+            return;
+        }
+    }
+    if (len > 0) {
+        p->lengths[p->length_count++] = (uint16_t)len;
+    }
+}
 
 static bool is_wanted_type(const struct pass *p, unsigned type)
 {
@@ -369,13 +409,7 @@ static void take_symbol(struct pass *p, const Elf64_Sym *s, uint16_t version)
     if (rank == 0 || s->st_name >= p->table->str_size) {
         return;
     }
-    const char *name = p->strings + s->st_name;
-    size_t room = p->table->str_size - s->st_name;
-    size_t len = strnlen(name, room < p->longest + 1 ? room : p->longest + 1);
-    if (len == 0 || len > p->longest || len == room) {
-        return;
-    }
-    struct ltn_elf_sym *want = ltn_map_get(p->wanted, name, len);
+    struct ltn_elf_sym *want = ltn_map_get_u64(&p->places, s->st_name);
     if (want == NULL) {
         return;
     }
@@ -422,6 +456,64 @@ static int walk_symbols(struct pass *p)
     return rc;
 }
 
+/* The string that ends before text[end] may be, or end in, a wanted name. base: place of text. */
+static int take_string(struct pass *p, const char *text, size_t end, uint64_t base)
+{
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < p->length_count; i++) {
+        size_t len = p->lengths[i];
+        struct ltn_elf_sym *want =
+            len <= end ? ltn_map_get(p->wanted, text + end - len, len) : NULL;
+        if (want != NULL && p->places.len < MAX_PLACES) {
+            rc = ltn_map_put_u64(&p->places, base + end - len, want);
+        }
+    }
+    p->compared += p->length_count;
+    return rc;
+}
+
+/* All strings whose end lies behind `from`. */
+static int take_strings(struct pass *p, const char *text, size_t from, size_t n, uint64_t base)
+{
+    int rc = 0;
+    for (size_t at = from; rc == 0 && at < n && p->compared < MAX_COMPARED; at++) {
+        const char *end = memchr(text + at, '\0', n - at);
+        if (end == NULL) {
+            break;
+        }
+        at = (size_t)(end - text);
+        unsigned tail = at >= 2 ? tail_of(end) : at == 1 ? (unsigned char)text[0] : 0;
+        if (at > 0 && (p->tails[tail / 8] & 1u << tail % 8) != 0) {
+            rc = take_string(p, text, at, base);
+        }
+    }
+    return p->compared < MAX_COMPARED ? rc : LTN_ERR_TOO_LARGE;
+}
+
+/* Reads the string table in pieces, each with so much of the one before that no name is cut. */
+static int find_places(struct pass *p)
+{
+    const struct table *t = p->table;
+    size_t room = STRINGS_A_CHUNK + p->longest;
+    char *text = malloc(room);
+    size_t kept = 0;
+    int rc = text == NULL ? -ENOMEM : 0;
+    for (uint64_t at = 0; rc == 0 && at < t->str_size;) {
+        uint64_t left = t->str_size - at;
+        size_t n = left < STRINGS_A_CHUNK ? (size_t)left : STRINGS_A_CHUNK;
+        rc = ltn_elf_read_at(p->elf, t->str_off + at, text + kept, n);
+        if (rc == 0) {
+            rc = take_strings(p, text, kept, kept + n, at - kept);
+        }
+        at += n;
+        size_t keep = kept + n < p->longest ? kept + n : p->longest;
+        memmove(text, text + kept + n - keep, keep);
+        kept = keep;
+    }
+    free(text);
+    return rc;
+}
+
 static int one_table(struct pass *p, const struct table *t)
 {
     if (t->sym_count == 0) {
@@ -430,17 +522,13 @@ static int one_table(struct pass *p, const struct table *t)
     if (t->sym_count > MAX_SYMBOLS || t->str_size > MAX_STRTAB) {
         return LTN_ERR_TOO_LARGE;
     }
-    p->strings = malloc(t->str_size == 0 ? 1 : t->str_size);
-    if (p->strings == NULL) {
-        return -ENOMEM;
-    }
     p->table = t;
-    int rc = ltn_elf_read_at(p->elf, t->str_off, p->strings, t->str_size);
-    if (rc == 0) {
+    ltn_map_init(&p->places, MAX_PLACES);
+    int rc = find_places(p);
+    if (rc == 0 && p->places.len > 0) {
         rc = walk_symbols(p);
     }
-    free(p->strings);
-    p->strings = NULL;
+    ltn_map_done(&p->places, NULL);
     return rc;
 }
 
@@ -487,8 +575,10 @@ int ltn_elf_lookup(struct ltn_elf *e, unsigned tables, struct ltn_elf_sym *syms,
                      .wanted = &wanted,
                      .syms = syms,
                      .rank = calloc(count, 1),
+                     .lengths = calloc(count, sizeof(uint16_t)),
+                     .tails = calloc(TAILS_BYTES, 1),
                      .objects = (tables & LTN_ELF_OBJECTS) != 0};
-    int rc = p.rank == NULL ? -ENOMEM : 0;
+    int rc = p.rank == NULL || p.lengths == NULL || p.tails == NULL ? -ENOMEM : 0;
     for (size_t i = 0; rc == 0 && i < count; i++) {
         syms[i] = (struct ltn_elf_sym){.name = syms[i].name};
         size_t len = strnlen(syms[i].name, MAX_NAME_BYTES + 1);
@@ -497,7 +587,9 @@ int ltn_elf_lookup(struct ltn_elf *e, unsigned tables, struct ltn_elf_sym *syms,
         } else if (ltn_map_get(&wanted, syms[i].name, len) == NULL) {
             rc = ltn_map_put(&wanted, syms[i].name, len, &syms[i]);
         }
-        p.longest = len > p.longest ? len : p.longest;
+        if (rc == 0) {
+            want_name(&p, syms[i].name, len);
+        }
     }
     if (rc == 0 && (tables & LTN_ELF_DYNSYM) != 0) {
         rc = one_table(&p, &e->dynsym);
@@ -509,6 +601,8 @@ int ltn_elf_lookup(struct ltn_elf *e, unsigned tables, struct ltn_elf_sym *syms,
     if (rc == 0) {
         rc = finish_lookup(&p, count);
     }
+    free(p.tails);
+    free(p.lengths);
     free(p.rank);
     ltn_map_done(&wanted, NULL);
     return rc;

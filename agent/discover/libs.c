@@ -361,8 +361,8 @@ static const char *const nccl_names[] = {"ncclAllReduce", "ncclCommInitRank", "n
 static bool has_stripped_runtime(struct ltn_elf *elf)
 {
     unsigned found;
-    return !ltn_elf_info(elf)->has_symtab && ltn_cudart_may_be_inside(elf) &&
-           ltn_cudart_find_code(elf, NULL, 0, &found) == 0 && found >= LTN_CUDART_FUNCTIONS_MIN;
+    return !ltn_elf_info(elf)->has_symtab && ltn_cudart_find_code(elf, NULL, 0, &found) == 0 &&
+           found >= LTN_CUDART_FUNCTIONS_MIN;
 }
 
 static int look_inside(struct ltn_elf *elf, struct ltn_lib *lib)

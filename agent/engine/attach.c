@@ -54,8 +54,8 @@ void ltn_attach_lib(struct ltn_attach *a, const struct ltn_lib *lib, uint64_t ma
         return;
     }
     int rc = ltn_probes_attach(a->probes, lib, &info);
-    if (rc == -ESRCH) {
-        a->pending = true; /* its process ended sooner; is there another one? */
+    if (rc == -ESRCH || rc == -EBUSY) {
+        a->pending = true; /* its process ended sooner: is there another one? or not yet */
         return;
     }
     if (rc < 0) {

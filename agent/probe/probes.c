@@ -5,13 +5,17 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/map.h"
 #include "base/text.h"
@@ -55,6 +59,17 @@ struct lookup {
     struct ltn_link_site links[SYMBOLS_MAX];
 };
 
+/* Perf links on their way out, each of which takes the kernel about 100 ms. */
+struct closing {
+    pthread_t thread;
+    _Atomic bool done;
+    struct bpf_link **links;
+    size_t count;
+    struct ltn_file_id file;       /* not attached to again before they are closed */
+    const _Atomic bool *attaching; /* who attaches goes first: both want the same locks */
+    struct closing *next;
+};
+
 struct ltn_probes {
     struct agent *skel;
     enum ltn_link_kind kind;
@@ -63,6 +78,8 @@ struct ltn_probes {
     uint32_t host; /* families loaded, then those that run */
     struct attached files[MAX_FILES];
     size_t file_count;
+    struct closing *closing;
+    _Atomic bool attaching;
     struct ltn_buf note;
     struct ltn_buf host_note; /* host families that do not run */
     uint64_t map_bytes;
@@ -370,17 +387,80 @@ int ltn_probes_new(const struct ltn_probes_opts *opts, struct ltn_probes **ret,
  * --------------------------------------------------------------------------------------------------------------
  */
 
-static void release(struct attached *a)
+static void *close_links(void *arg)
+{
+    struct closing *c = arg;
+    const struct timespec pause = {.tv_nsec = 5 * (long)LTN_NS_PER_MS};
+    for (size_t i = c->count; i > 0; i--) { /* entries before returns */
+        while (atomic_load(c->attaching)) {
+            (void)nanosleep(&pause, NULL);
+        }
+        (void)bpf_link__destroy(c->links[i - 1]);
+    }
+    atomic_store(&c->done, true);
+    return NULL;
+}
+
+/* Frees what has been closed; waits for the rest when asked to. */
+static void reap(struct ltn_probes *p, bool wait)
+{
+    struct closing **at = &p->closing;
+    while (*at != NULL) {
+        struct closing *c = *at;
+        if (!wait && !atomic_load(&c->done)) {
+            at = &c->next;
+            continue;
+        }
+        (void)pthread_join(c->thread, NULL);
+        *at = c->next;
+        free(c->links);
+        free(c);
+    }
+}
+
+/* Closes the file's links on a thread of their own: meanwhile other files are to be attached. */
+static void close_aside(struct ltn_probes *p, const struct attached *a)
+{
+    reap(p, false);
+    struct closing *c = a->perf_link_count > 0 ? calloc(1, sizeof(*c)) : NULL;
+    if (c != NULL) {
+        *c = (struct closing){.links = a->perf_links,
+                              .count = a->perf_link_count,
+                              .file = a->file,
+                              .attaching = &p->attaching,
+                              .next = p->closing};
+        if (pthread_create(&c->thread, NULL, close_links, c) == 0) {
+            (void)pthread_setname_np(c->thread, "detach");
+            p->closing = c;
+            return;
+        }
+        free(c);
+    }
+    for (size_t i = a->perf_link_count; i > 0; i--) {
+        (void)bpf_link__destroy(a->perf_links[i - 1]);
+    }
+    free(a->perf_links);
+}
+
+/* Calls would count twice while old links are still there. */
+static bool is_closing(struct ltn_probes *p, const struct ltn_file_id *file)
+{
+    reap(p, false);
+    const struct closing *c = p->closing;
+    while (c != NULL && !ltn_file_id_same(&c->file, file)) {
+        c = c->next;
+    }
+    return c != NULL;
+}
+
+static void release(struct ltn_probes *p, struct attached *a)
 {
     for (size_t i = 0; i < LTN_ARRAY_SIZE(a->link_fds); i++) {
         if (a->link_fds[i] >= 0) {
             (void)close(a->link_fds[i]);
         }
     }
-    for (size_t i = 0; i < a->perf_link_count; i++) {
-        (void)bpf_link__destroy(a->perf_links[i]);
-    }
-    free(a->perf_links);
+    close_aside(p, a);
     free(a->sites);
 }
 
@@ -390,8 +470,9 @@ void ltn_probes_free(struct ltn_probes *p)
         return;
     }
     for (size_t i = 0; i < p->file_count; i++) {
-        release(&p->files[i]);
+        release(p, &p->files[i]);
     }
+    reap(p, true);
     agent__destroy(p->skel);
     ltn_buf_done(&p->note);
     ltn_buf_done(&p->host_note);
@@ -524,10 +605,13 @@ static int attach_returns(struct ltn_probes *p, int fd, const struct ltn_link_si
 static int attach_links(struct ltn_probes *p, struct attached *a, int fd,
                         const struct ltn_link_site *links, size_t count)
 {
-    if (p->kind == LTN_LINK_PERF) {
-        return attach_perf(p, a, fd, links, count);
-    }
     int rc;
+    if (p->kind == LTN_LINK_PERF) {
+        atomic_store(&p->attaching, true);
+        rc = attach_perf(p, a, fd, links, count);
+        atomic_store(&p->attaching, false);
+        return rc;
+    }
     if (p->kind == LTN_LINK_SESSION) {
         rc = ltn_link_create(bpf_program__fd(p->skel->progs.call_session), p->kind, fd, links,
                              count, false);
@@ -583,8 +667,8 @@ static uint32_t covering_twin(const struct ltn_probes *p, const struct ltn_lib *
 }
 
 /* Fills l and *a with the functions of the open file. */
-static int find_functions(const struct ltn_probes *p, const struct ltn_lib *lib, int fd,
-                          struct lookup *l, struct attached *a)
+static int find_functions(struct ltn_probes *p, const struct ltn_lib *lib, int fd, struct lookup *l,
+                          struct attached *a)
 {
     struct ltn_elf *elf = NULL;
     int rc = ltn_elf_open_fd(fd, &elf);
@@ -609,7 +693,7 @@ static int find_functions(const struct ltn_probes *p, const struct ltn_lib *lib,
     }
     ltn_elf_free(elf);
     if (rc < 0) {
-        release(a);
+        release(p, a);
     }
     return rc;
 }
@@ -623,11 +707,13 @@ static int attach_open_file(struct ltn_probes *p, const struct ltn_lib *lib, int
         return rc;
     }
     a.covered_by = covering_twin(p, lib, &a, l->links[0].offset_bytes);
-    if (a.covered_by == 0) {
+    if (a.covered_by == 0 && is_closing(p, &a.file)) {
+        rc = -EBUSY;
+    } else if (a.covered_by == 0) {
         rc = attach_links(p, &a, fd, l->links, a.site_count);
     }
     if (rc < 0) {
-        release(&a);
+        release(p, &a);
         return rc;
     }
     p->files[p->file_count++] = a;
@@ -644,7 +730,7 @@ static int try_open_file(struct ltn_probes *p, const struct ltn_lib *lib, int fd
     }
     int count = (int)a.site_count;
     rc = attach_links(p, &a, fd, l->links, 1);
-    release(&a);
+    release(p, &a);
     return rc < 0 ? rc : count;
 }
 
@@ -724,7 +810,7 @@ int ltn_probes_attach_site(struct ltn_probes *p, int fd, const struct ltn_link_s
     struct attached a = {.lib_id = LTN_PROBES_OWN_FILE, .link_fds = {-1, -1}};
     int rc = attach_links(p, &a, fd, site, 1);
     if (rc < 0) {
-        release(&a);
+        release(p, &a);
         return rc;
     }
     p->files[p->file_count++] = a;
@@ -737,7 +823,7 @@ bool ltn_probes_detach(struct ltn_probes *p, uint32_t lib_id)
     if (gone == NULL) {
         return false;
     }
-    release(gone);
+    release(p, gone);
     *gone = p->files[--p->file_count];
     bool uncovered = false;
     for (size_t i = 0; i < p->file_count;) {
@@ -746,7 +832,7 @@ bool ltn_probes_detach(struct ltn_probes *p, uint32_t lib_id)
             continue;
         }
         uncovered = true;
-        release(&p->files[i]);
+        release(p, &p->files[i]);
         p->files[i] = p->files[--p->file_count];
     }
     return uncovered;

@@ -45,14 +45,15 @@ struct ltn_probes;
 int ltn_probes_new(const struct ltn_probes_opts *opts, struct ltn_probes **ret,
                    struct ltn_errinfo *info) ltn_must_check;
 
-/* Detaches everything and frees. With perf links this takes about 100 ms a link. NULL is ignored.
+/* Detaches everything and frees. With perf links this takes about 100 ms a link, also of those
+ * still being detached. NULL is ignored.
  */
 void ltn_probes_free(struct ltn_probes *p);
 
 /* Attaches to every function of ops.def in the file. A file that is attached already, or whose twin
  * (the same file through another overlay mount) already covers it, counts as done. Returns the
  * number of functions attached, or a negative code with the reason in *info: LTN_ERR_NOT_FOUND when
- * the file holds none of the functions. */
+ * the file holds none of the functions, -EBUSY while its perf links of before are being closed. */
 int ltn_probes_attach(struct ltn_probes *p, const struct ltn_lib *lib,
                       struct ltn_errinfo *info) ltn_must_check;
 

@@ -46,20 +46,19 @@ def copy_of_libraries(folder):
 
 # --- processes started later ----------------------------------------------------------------------
 
-@pytest.mark.parametrize("kind", ["session", "multi"])
+@pytest.mark.parametrize("kind", cap.LINK_KINDS)
 def test_a_call_one_second_after_mapping_is_seen(procs, tmp_path, kind):
-    """Nobody used the library before, and the agent was told of none."""
+    """Nobody used the library before, and the agent was told of none. Perf links of the copy before are still
+    being closed then, which may hold the new ones up for a moment."""
     cap.require()
+    wait_s = 3 if kind == "perf" else 1
     agent = agent_for(procs, tmp_path, attach=kind)
     sim = cap.Sim(procs, tmp_path)
-    for i in range(5):
-        folder = tmp_path / f"p{i}"
-        folder.mkdir()
-        p = procs.start(harness.program("capture_late"), folder, "100", cap.SIM_LIBS[0], env=sim.env)
-        (folder / "map").touch()
-        wait_flag(folder / "mapped")
-        time.sleep(1)
-        (folder / "call").touch()
+    for i in range(3 if kind == "perf" else 5):
+        lib = copy_of_libraries(tmp_path / f"copy{i}") if kind == "perf" else cap.SIM_LIBS[0]
+        p = late(procs, sim, tmp_path / f"p{i}", lib, 100)
+        time.sleep(wait_s)
+        (tmp_path / f"p{i}" / "call").touch()
         cap.finish([p])
         agent.wait_window(2)
         assert calls(agent, p.pid, "cudaLaunchKernel") == 100
@@ -67,8 +66,8 @@ def test_a_call_one_second_after_mapping_is_seen(procs, tmp_path, kind):
     agent.stop()
     gaps = delays_ms(agent)
     print(f"{kind}: probes in place after {min(gaps):.1f} to {max(gaps):.1f} ms, {len(gaps)} times")
-    assert gaps and max(gaps) < 1000
-    assert agent.health()["attach_delay_max_ns"] < 1_000_000_000
+    assert gaps and max(gaps) < 1000 * wait_s
+    assert agent.health()["attach_delay_max_ns"] < 1_000_000_000 * wait_s
 
 
 # --- the runtime linked into the program ----------------------------------------------------------
@@ -200,16 +199,18 @@ def test_copies_are_attached_and_let_go_one_by_one(procs, tmp_path):
     assert len(re.findall("attached to .*libcudart", log)) == len(re.findall("detached from .*libcudart", log)) == 3
 
 
-def private_mounts(command):
+def private_mounts(command, *more):
     """Command in a mount namespace of its own, whose mounts nobody else sees."""
-    probe = subprocess.run(["unshare", "-m", "--propagation", "private", "true"], check=False)
-    if probe.returncode:
-        pytest.skip("needs mount namespaces (unshare -m)")
-    return ["unshare", "-m", "--propagation", "private", "sh", "-c", command]
+    words = ["unshare", "-m", "--propagation", "private", *more]
+    if subprocess.run([*words, "true"], check=False).returncode:
+        pytest.skip(f"needs namespaces ({' '.join(words)})")
+    return [*words, "sh", "-c", command]
 
 
-def test_a_library_in_another_mount_namespace(procs, tmp_path):
-    """The agent's own view has an empty folder where the process has its libraries."""
+@pytest.mark.parametrize("more", [[], ["-p", "-f"]], ids=["mounts", "mounts_and_pids"])
+def test_a_library_in_a_container(procs, tmp_path, more):
+    """The agent's own view has an empty folder where the process has its libraries. With a pid namespace, the
+    process believes to be 1."""
     cap.require()
     harness.require_command("unshare")
     agent = agent_for(procs, tmp_path)
@@ -221,15 +222,19 @@ def test_a_library_in_another_mount_namespace(procs, tmp_path):
     program = harness.program("capture_late")
     p = procs.start(*private_mounts(
         f"mount -t tmpfs none {box} && cp -a {cap.SIM_DIR}/. {box} && exec {program} {tmp_path}/flags 25"
-        f" {box}/libcudart.so.12"), env={**sim.env, "LD_LIBRARY_PATH": str(box)})
+        f" {box}/libcudart.so.12", *more), env={**sim.env, "LD_LIBRARY_PATH": str(box)})
     wait_flag(tmp_path / "flags" / "mapped")
     assert os.listdir(box) == []
     time.sleep(1)
     (tmp_path / "flags" / "call").touch()
     cap.finish([p])
     agent.stop()
-    assert calls(agent, p.pid, "cudaLaunchKernel") == 25
-    assert calls(agent, p.pid, "cuLaunchKernel") == 25
+    seen = pids_in_database(agent)
+    assert len(seen) == 1 and (seen == {p.pid}) == (not more)
+    pid = seen.pop()
+    assert pid != 1
+    assert calls(agent, pid, "cudaLaunchKernel") == 25
+    assert calls(agent, pid, "cuLaunchKernel") == 25
 
 
 def test_one_layer_in_two_containers(procs, tmp_path):

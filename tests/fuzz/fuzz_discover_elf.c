@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "discover/cudart_code.h"
 #include "discover/elf.h"
 #include "probe/site.h"
 
@@ -30,6 +31,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                  {.name = "cudaMalloc"},
                                  {.name = "a"}};
     size_t count = sizeof(syms) / sizeof(syms[0]);
+    unsigned found;
+    if (ltn_cudart_find_code(e, syms, count, &found) == 0 && syms[3].found &&
+        (syms[3].file_offset >= size || found < LTN_CUDART_FUNCTIONS_MIN)) {
+        abort();
+    }
     if (ltn_elf_lookup(e, LTN_ELF_DYNSYM | LTN_ELF_SYMTAB, syms, count) == 0) {
         for (size_t i = 0; i < count; i++) {
             struct ltn_site s =

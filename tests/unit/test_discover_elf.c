@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
+#include <sys/mman.h>
 
 #include "base/err.h"
 #include "discover/elf.h"
@@ -218,6 +219,108 @@ static void test_truncated_while_open(void **state)
     (void)unlink(path);
 }
 
+/* A file whose string table is read in several pieces. */
+struct big {
+    Elf64_Ehdr h;
+    Elf64_Phdr p;
+    Elf64_Shdr s[3];
+    uint8_t code[4096];
+};
+
+#define PIECE       (1u << 20)
+#define BIG_STRINGS (2u * PIECE + 100)
+#define BIG_NAMES   5
+
+static void big_headers(struct big *b, size_t symbols)
+{
+    *b = (struct big){
+        .h = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, EV_CURRENT},
+              .e_type = ET_DYN,
+              .e_machine = EM_X86_64,
+              .e_phoff = offsetof(struct big, p),
+              .e_shoff = offsetof(struct big, s),
+              .e_phentsize = sizeof(Elf64_Phdr),
+              .e_phnum = 1,
+              .e_shentsize = sizeof(Elf64_Shdr),
+              .e_shnum = 3},
+        .p = {.p_type = PT_LOAD,
+              .p_flags = PF_R | PF_X,
+              .p_filesz = sizeof(*b),
+              .p_memsz = sizeof(*b)},
+    };
+    b->s[1] = (Elf64_Shdr){.sh_type = SHT_SYMTAB,
+                           .sh_offset = sizeof(*b),
+                           .sh_size = symbols * sizeof(Elf64_Sym),
+                           .sh_entsize = sizeof(Elf64_Sym),
+                           .sh_link = 2};
+    b->s[2] = (Elf64_Shdr){.sh_type = SHT_STRTAB,
+                           .sh_offset = sizeof(*b) + symbols * sizeof(Elf64_Sym),
+                           .sh_size = BIG_STRINGS};
+}
+
+/* Puts the names where the test wants them: two across the places where the table is cut, one that
+ * is the end of another, one of a single letter, one without an end. */
+static void fill_strings(char *strings, size_t shift, uint32_t at[BIG_NAMES])
+{
+    memset(strings, 'x', BIG_STRINGS);
+    for (size_t i = 17; i < BIG_STRINGS; i += 23) {
+        strings[i] = '\0';
+    }
+    at[0] = (uint32_t)(PIECE - shift);
+    at[1] = (uint32_t)(2 * PIECE - shift);
+    at[2] = at[0] + 6;
+    at[3] = 0;
+    at[4] = BIG_STRINGS - 6;
+    memcpy(strings + at[0], "wantedFunctionA", 16);
+    memcpy(strings + at[1], "wantedFunctionB", 16);
+    memcpy(strings + at[3], "q", 2);
+    memcpy(strings + at[4] - 1, "\0noEnd!", 7);
+}
+
+static void check_cut(char *strings, size_t shift)
+{
+    static struct big b;
+    Elf64_Sym symbols[BIG_NAMES];
+    uint32_t at[BIG_NAMES];
+    struct ltn_elf *e;
+    struct ltn_elf_sym want[BIG_NAMES] = {{.name = "wantedFunctionA"},
+                                          {.name = "wantedFunctionB"},
+                                          {.name = "FunctionA"},
+                                          {.name = "q"},
+                                          {.name = "noEnd!"}};
+    fill_strings(strings, shift, at);
+    for (size_t i = 0; i < BIG_NAMES; i++) {
+        symbols[i] = (Elf64_Sym){.st_name = at[i],
+                                 .st_info = ELF64_ST_INFO(STB_LOCAL, STT_FUNC),
+                                 .st_shndx = 1,
+                                 .st_value = offsetof(struct big, code) + 16 * i};
+    }
+    big_headers(&b, BIG_NAMES);
+    int fd = memfd_create("big", MFD_CLOEXEC);
+    assert_int_equal(write(fd, &b, sizeof(b)), sizeof(b));
+    assert_int_equal(write(fd, symbols, sizeof(symbols)), sizeof(symbols));
+    assert_int_equal(write(fd, strings, BIG_STRINGS), BIG_STRINGS);
+    assert_int_equal(ltn_elf_open_fd(fd, &e), 0);
+    assert_int_equal(ltn_elf_lookup(e, LTN_ELF_SYMTAB, want, BIG_NAMES), 0);
+    for (size_t i = 0; i < BIG_NAMES - 1; i++) {
+        assert_true(want[i].found);
+        assert_int_equal(want[i].file_offset, offsetof(struct big, code) + 16 * i);
+    }
+    assert_false(want[BIG_NAMES - 1].found);
+    ltn_elf_free(e);
+    (void)close(fd);
+}
+
+static void test_names_in_a_large_table(void **state)
+{
+    (void)state;
+    char *strings = malloc(BIG_STRINGS);
+    for (size_t shift = 0; shift <= 17; shift++) {
+        check_cut(strings, shift);
+    }
+    free(strings);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +331,7 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_damaged),
         cmocka_unit_test(test_truncated_while_open),
+        cmocka_unit_test(test_names_in_a_large_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

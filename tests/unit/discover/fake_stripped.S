@@ -3,8 +3,6 @@
  * The marks by which functions of a stripped runtime are told: a word asked for at four times the
  * callback number, then the number handed on. What only looks alike follows at the end.
  */
-    .section .rodata
-    .asciz "libcuda.so.1"
     .text
 
 .macro FUNCTION word, argument, store
