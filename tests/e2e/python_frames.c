@@ -126,11 +126,16 @@ static int load(struct watch *w)
     if (w->skel == NULL) {
         return -errno;
     }
-    (void)bpf_program__set_autoload(w->skel->progs.call_session, false);
-    (void)bpf_program__set_autoload(w->skel->progs.call_enter, false);
-    (void)bpf_program__set_autoload(w->skel->progs.call_return, false);
-    (void)bpf_program__set_autoload(w->skel->progs.on_sched_switch, false);
-    (void)bpf_program__set_autoload(w->skel->progs.on_oom, false);
+    struct bpf_program *prog;
+    bpf_object__for_each_program(prog, w->skel->obj)
+    {
+        (void)bpf_program__set_autoload(prog, false);
+    }
+    struct bpf_program *const wanted[] = {w->skel->progs.on_tick, w->skel->progs.on_fork,
+                                          w->skel->progs.on_exec, w->skel->progs.on_exit};
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+        (void)bpf_program__set_autoload(wanted[i], true);
+    }
     return python_probe__load(w->skel);
 }
 
