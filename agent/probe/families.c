@@ -22,7 +22,13 @@
 enum place { TRACEPOINT, SYSCALL, FUNCTION };
 
 /* Programs for the same thing on newer and on older kernels. */
-enum variant { ALWAYS, WITH_SOCK_TRACEPOINTS, WITHOUT_SOCK_TRACEPOINTS };
+enum variant {
+    ALWAYS,
+    SOCKET_TRACEPOINTS, /* Linux 6.3 */
+    SOCKET_FUNCTIONS,   /* before it */
+    OPEN_FUNCTION,      /* where programs may be put on functions */
+    OPEN_TRACEPOINTS,   /* where not */
+};
 
 struct program {
     uint32_t family;
@@ -37,8 +43,9 @@ struct program {
 
 #define PROGRAM(p) SKEL(progs.p), SKEL(links.p)
 #define TP         TRACEPOINT
-#define NEW        WITH_SOCK_TRACEPOINTS
-#define OLD        WITHOUT_SOCK_TRACEPOINTS
+#define NEW        SOCKET_TRACEPOINTS
+#define OLD        SOCKET_FUNCTIONS
+#define OPEN       "do_sys_openat2"
 
 static const struct program programs[] = {
     {LTN_HOST_BLOCK, TP, "block_bio_queue", 1, false, ALWAYS, PROGRAM(on_bio_queue)},
@@ -56,10 +63,13 @@ static const struct program programs[] = {
     {LTN_HOST_NET, FUNCTION, "unix_stream_recvmsg", 0, true, OLD, PROGRAM(on_unix_receive)},
     {LTN_HOST_NET, FUNCTION, "unix_dgram_sendmsg", 0, true, OLD, PROGRAM(on_unix_dgram_send)},
     {LTN_HOST_NET, FUNCTION, "unix_dgram_recvmsg", 0, true, OLD, PROGRAM(on_unix_dgram_receive)},
-    {LTN_HOST_FILES, SYSCALL, "sys_enter_openat", 0, false, ALWAYS, PROGRAM(on_openat)},
-    {LTN_HOST_FILES, SYSCALL, "sys_exit_openat", 0, false, ALWAYS, PROGRAM(on_openat_done)},
-    {LTN_HOST_FILES, SYSCALL, "sys_enter_open", 0, true, ALWAYS, PROGRAM(on_open)},
-    {LTN_HOST_FILES, SYSCALL, "sys_exit_open", 0, true, ALWAYS, PROGRAM(on_open_done)},
+    {LTN_HOST_FILES, FUNCTION, OPEN, 0, false, OPEN_FUNCTION, PROGRAM(on_open_begin)},
+    {LTN_HOST_FILES, FUNCTION, OPEN, 0, false, OPEN_FUNCTION, PROGRAM(on_open_end)},
+    {LTN_HOST_FILES, SYSCALL, "sys_enter_openat", 0, false, OPEN_TRACEPOINTS, PROGRAM(on_openat)},
+    {LTN_HOST_FILES, SYSCALL, "sys_exit_openat", 0, false, OPEN_TRACEPOINTS,
+     PROGRAM(on_openat_done)},
+    {LTN_HOST_FILES, SYSCALL, "sys_enter_open", 0, true, OPEN_TRACEPOINTS, PROGRAM(on_open)},
+    {LTN_HOST_FILES, SYSCALL, "sys_exit_open", 0, true, OPEN_TRACEPOINTS, PROGRAM(on_open_done)},
     {LTN_HOST_MEMORY, TP, "mm_page_alloc", 2, false, ALWAYS, PROGRAM(on_page_alloc)},
     {LTN_HOST_MEMORY, TP, "mm_vmscan_direct_reclaim_begin", 1, true, ALWAYS,
      PROGRAM(on_reclaim_begin)},
@@ -121,7 +131,7 @@ static bool exists(const struct program *p)
     case SYSCALL:
         return syscall_tracepoint_exists(p->name);
     case FUNCTION:
-        return ltn_kernel_has_function(p->name);
+        return ltn_kernel_function_traceable(p->name);
     case TRACEPOINT:
         break;
     }
@@ -131,8 +141,19 @@ static bool exists(const struct program *p)
 /* Is it one of those for this kernel? */
 static bool is_meant(const struct program *p)
 {
-    return p->variant == ALWAYS || (ltn_tracepoint_arg_count("sock_send_length") >= 0) ==
-                                       (p->variant == WITH_SOCK_TRACEPOINTS);
+    switch (p->variant) {
+    case SOCKET_TRACEPOINTS:
+        return ltn_tracepoint_arg_count("sock_send_length") >= 0;
+    case SOCKET_FUNCTIONS:
+        return ltn_tracepoint_arg_count("sock_send_length") < 0;
+    case OPEN_FUNCTION:
+        return ltn_kernel_function_traceable(OPEN);
+    case OPEN_TRACEPOINTS:
+        return !ltn_kernel_function_traceable(OPEN);
+    case ALWAYS:
+        break;
+    }
+    return true;
 }
 
 static void note_line(struct ltn_buf *note, const char *name, const char *why)

@@ -14,9 +14,10 @@
  * ltn_tracepoint_done. Thread-safe. */
 int ltn_tracepoint_arg_count(const char *name) ltn_must_check;
 
-/* Has the kernel itself (not a module) a function of this name that programs may be put on? False
- * also when that is not known. Reads and keeps as above. Thread-safe. */
-bool ltn_kernel_has_function(const char *name);
+/* Does the kernel let programs onto its own function of this name (static storage)? Tried out once
+ * with a program that does nothing, then remembered. False also when the privileges do not allow to
+ * try. Reads and keeps as above. Thread-safe. */
+bool ltn_kernel_function_traceable(const char *name);
 
 /* Frees what the first call kept (about 10 MB). */
 void ltn_tracepoint_done(void);

@@ -154,7 +154,8 @@ def test_who_holds_the_cpu_has_a_thread_and_a_cgroup(procs, tmp_path):
     try:
         sim = cap.Sim(procs, tmp_path)
         agent = cap.Agent(procs, tmp_path)
-        hog = procs.start("taskset", "-c", "1", "/usr/bin/python3", "-c",
+        cpu = max(os.sched_getaffinity(0))
+        hog = procs.start("taskset", "-c", str(cpu), "/usr/bin/python3", "-c",
                           "import threading,time\n"
                           "def spin():\n"
                           " print(threading.get_native_id(), flush=True)\n"
@@ -163,7 +164,7 @@ def test_who_holds_the_cpu_has_a_thread_and_a_cgroup(procs, tmp_path):
         tid = int(hog.wait_log(r"^(\d+)$")[1])
         with open(os.path.join(path, "cgroup.procs"), "w", encoding="ascii") as f:
             f.write(str(hog.pid))
-        busy = sim.train("--seconds", "4", cpu=1)
+        busy = sim.train("--seconds", "4", cpu=cpu)
         cap.finish([busy])
         hog.kill()
         agent.stop()

@@ -31,8 +31,19 @@ static void test_counts(void **state)
     ltn_tracepoint_done();
 }
 
+/* A function that is not there cannot be traced; asked twice, it is remembered. */
+static void functions_that_are_not_there(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        assert_false(ltn_kernel_function_traceable("no_such_function_in_any_kernel"));
+        assert_false(ltn_kernel_function_traceable(""));
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counts),
+                                       cmocka_unit_test(functions_that_are_not_there)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
