@@ -166,7 +166,8 @@ static int run_setting(struct files *f, size_t s, double best[WORKS])
 {
     struct ltn_errinfo info = {0};
     struct ltn_probes *p = NULL;
-    const struct ltn_probes_opts opts = {.host_off = settings[s].host_off};
+    const struct ltn_probes_opts opts = {.host_off = settings[s].host_off,
+                                         .files_by_syscall = true};
     int rc = settings[s].loaded ? ltn_probes_new(&opts, &p, &info) : 0;
     if (rc == 0 && settings[s].watched) {
         rc = watch_self(p);

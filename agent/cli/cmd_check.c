@@ -119,6 +119,7 @@ static void check_programs(struct check *c)
         .force_kind = c->o.attach > 0,
         .kind = c->o.attach > 0 ? (enum ltn_link_kind)(c->o.attach - 1) : LTN_LINK_SESSION,
         .host_off = ltn_agent_host_off(&c->o),
+        .files_by_syscall = c->o.files_by_syscall,
     };
     if (ltn_probes_new(&opts, &p, &info) < 0) {
         add(c, "programs", LTN_FINDING_FAIL, "do not load", info.msg);

@@ -35,6 +35,7 @@ struct ltn_agent_options {
     bool tcp;
     bool net;
     bool files;
+    bool files_by_syscall;
     bool memory;
     uint64_t open_slow_ns;
     double deadband_percent;

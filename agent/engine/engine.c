@@ -100,6 +100,7 @@ static int open_probes(struct ltn_engine *e, const struct ltn_engine_opts *o,
         .kind = o->kind,
         .no_sched = o->no_sched,
         .host_off = o->host_off,
+        .files_by_syscall = o->files_by_syscall,
         .open_slow_ns = o->open_slow_ns,
         .no_stacks = o->no_stacks || o->stack == NULL,
     };

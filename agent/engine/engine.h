@@ -34,6 +34,7 @@ struct ltn_engine_opts {
     enum ltn_link_kind kind;
     bool no_sched;
     uint32_t host_off;     /* LTN_HOST_* */
+    bool files_by_syscall; /* struct ltn_probes_opts */
     uint64_t open_slow_ns; /* struct ltn_probes_opts */
     double deadband;       /* struct ltn_aggregate_opts */
     uint64_t heartbeat_ns;

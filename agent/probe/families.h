@@ -4,6 +4,7 @@
 #ifndef LTN_PROBE_FAMILIES_H
 #define LTN_PROBE_FAMILIES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/buf.h"
@@ -11,8 +12,8 @@
 struct agent; /* the skeleton */
 
 /* Which of the wanted families (LTN_HOST_*) the kernel has the tracepoints for; *note (may be NULL)
- * gets a line for each of the others. */
-uint32_t ltn_families_possible(uint32_t wanted, struct ltn_buf *note);
+ * gets a line for each of the others. by_syscall: files also where all system calls pay for it. */
+uint32_t ltn_families_possible(uint32_t wanted, bool by_syscall, struct ltn_buf *note);
 
 /* Before load: only the programs of these families are loaded, maps of the others stay small. */
 void ltn_families_choose(struct agent *skel, uint32_t families);

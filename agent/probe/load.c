@@ -192,7 +192,8 @@ static int load_kind(struct ltn_probes *p, const struct ltn_probes_opts *o, enum
 static int load_best(struct ltn_probes *p, const struct ltn_probes_opts *o)
 {
     static const enum ltn_link_kind ladder[] = {LTN_LINK_SESSION, LTN_LINK_MULTI, LTN_LINK_PERF};
-    uint32_t host = ltn_families_possible(LTN_HOST_ALL & ~o->host_off, &p->host_note);
+    uint32_t host =
+        ltn_families_possible(LTN_HOST_ALL & ~o->host_off, o->files_by_syscall, &p->host_note);
     int rc = -EINVAL;
     for (size_t i = 0; i < LTN_ARRAY_SIZE(ladder); i++) {
         if (o->force_kind && ladder[i] != o->kind) {

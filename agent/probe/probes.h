@@ -30,6 +30,7 @@ struct ltn_probes_opts {
     bool force_kind;       /* use only link kind `kind`, for tests and for finding out */
     enum ltn_link_kind kind;
     uint32_t host_off;     /* LTN_HOST_*: host families not wanted */
+    bool files_by_syscall; /* watch files also where all system calls pay for it */
     uint64_t open_slow_ns; /* from which an open is told by its path; 0 = 1 ms */
     bool no_stacks;        /* records without stacks, for good */
     bool no_sched; /* leave sched_switch alone; time off the CPU is then estimated from the task's

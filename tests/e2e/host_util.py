@@ -60,6 +60,10 @@ class Load:
         return truth
 
 
+# Files are watched in any case: not every kernel has the way that costs nobody else anything.
+FILES = "--files-by-syscall"
+
+
 def two_loads(sim, folder, script, words=()):
     """The same load by a traced process and, as a negative, by one that is not."""
     return (Load(sim, folder, script, True, "traced", words=words),

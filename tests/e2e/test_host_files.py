@@ -49,7 +49,7 @@ def test_failed_and_slow_opens_are_told_by_path(procs, tmp_path, folder):
     host.require()
     sim = cap.Sim(procs, tmp_path)
     # An open of a pipe waits for its writer: 50 ms, the limit is 20.
-    agent = cap.Agent(procs, tmp_path, "--open-slow", "20ms")
+    agent = cap.Agent(procs, tmp_path, host.FILES, "--open-slow", "20ms")
     traced, plain = host.two_loads(sim, tmp_path, SCRIPT, words=(folder,))
     before = host.sums_now(agent, traced.pid)["opens"]
     plain.finish()
@@ -79,7 +79,7 @@ def test_more_paths_than_there_is_room_for_are_counted(procs, tmp_path):
     host.require()
     sim = cap.Sim(procs, tmp_path)
     paths = 20000
-    agent = cap.Agent(procs, tmp_path, window="600s")
+    agent = cap.Agent(procs, tmp_path, host.FILES, window="600s")
     load = host.Load(sim, tmp_path, f"""
 for i in range({paths}):
     try:
@@ -127,7 +127,7 @@ os.wait()
     parent = host.Load(sim, tmp_path, script, traced=False, words=(folder,))
     parent.go()
     parent.process.wait_log("child")
-    agent = cap.Agent(procs, tmp_path)
+    agent = cap.Agent(procs, tmp_path, host.FILES)
     (tmp_path / "load.go1").write_text("")
     parent.process.wait_log("called")
     harness.wait_until(lambda: len(agent.map_dump("host_processes")) == 2, 10, "the child to be watched")
@@ -140,7 +140,7 @@ os.wait()
 def test_switched_off(procs, tmp_path, folder):
     host.require()
     sim = cap.Sim(procs, tmp_path)
-    agent = cap.Agent(procs, tmp_path, "--no-files")
+    agent = cap.Agent(procs, tmp_path, host.FILES, "--no-files")
     load = host.Load(sim, tmp_path, SCRIPT, words=(folder,))
     load.finish()
     agent.stop()

@@ -35,7 +35,7 @@ def test_trace_shows_the_host(procs, tmp_path):
     words = []
     for lib in cap.SIM_LIBS:
         words += ["--cuda-lib", lib]
-    trace = procs.start(harness.program("lanterne"), "trace", "--db", tmp_path / "t.db", "--window", "1s", *words)
+    trace = procs.start(harness.program("lanterne"), "trace", "--db", tmp_path / "t.db", "--window", "1s", host.FILES, *words)
     trace.wait_log("tracing with", 30)
     load = host.Load(sim, tmp_path, LOAD, words=(4,))
     load.go()
@@ -53,7 +53,7 @@ def test_the_collector_has_metrics_without_paths_and_peers(procs, tmp_path):
     host.require()
     collector = cu.Collector(procs, tmp_path).start()
     sim = cap.Sim(procs, tmp_path)
-    agent = cap.Agent(procs, tmp_path, "--collector", f"http://127.0.0.1:{collector.port}")
+    agent = cap.Agent(procs, tmp_path, host.FILES, "--collector", f"http://127.0.0.1:{collector.port}")
     load = host.Load(sim, tmp_path, LOAD, words=(3,))
     load.finish()
     agent.wait_window(2)

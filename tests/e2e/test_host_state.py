@@ -214,7 +214,11 @@ def test_check_names_what_is_watched():
                              text=True, check=False, timeout=60)
         findings = json.loads(got.stdout)
         return [f for f in findings["findings"] if f["name"] == "host"][0]
-    assert line()["value"] == "watched: disks, TCP, sockets, files, memory"
+    assert line(host.FILES)["value"] == "watched: disks, TCP, sockets, files, memory"
+    cheap = line()
+    if "; not: " in cheap["value"]:
+        assert cheap["value"] == "watched: disks, TCP, sockets, memory; not: files"
+        assert "--files-by-syscall takes it" in cheap["advice"]
     off = line("--no-io", "--no-files")
     assert off["value"] == "watched: TCP, sockets, memory; not: disks (switched off), files (switched off)"
     assert off["level"] == "ok"
