@@ -217,15 +217,57 @@ static int load(struct ltn_modules *m, uint32_t pid, struct ltn_mapping *map)
         return fd;
     }
     int rc = read_key(fd, &map->key);
-    if (rc < 0 || find(m, &map->key) != NULL) {
+    if (rc < 0) {
         (void)close(fd);
         return rc;
     }
-    return add(m, fd, &map->key);
+    const struct module *known = find(m, &map->key);
+    return known != NULL ? ltn_symtab_wake(known->table, fd) : add(m, fd, &map->key);
 }
 
-const struct ltn_symtab *ltn_modules_of(struct ltn_modules *m, uint32_t pid,
-                                        struct ltn_mapping *map)
+/* The file may be another one by now. */
+static int wake(uint32_t pid, const struct ltn_mapping *map, struct ltn_symtab *table)
+{
+    struct ltn_module_key key;
+    int fd = open_mapped(pid, map);
+    if (fd < 0) {
+        return fd;
+    }
+    int rc = read_key(fd, &key);
+    if (rc == 0 && (key.len != map->key.len || memcmp(key.bytes, map->key.bytes, key.len) != 0)) {
+        rc = -ESTALE;
+    }
+    if (rc < 0) {
+        (void)close(fd);
+        return rc;
+    }
+    return ltn_symtab_wake(table, fd);
+}
+
+int ltn_modules_name(struct ltn_modules *m, uint32_t pid, struct ltn_mapping *map,
+                     uint64_t file_offset, char *out, size_t size)
+{
+    struct ltn_symtab *t = ltn_modules_of(m, pid, map);
+    int rc = t != NULL ? ltn_symtab_name(t, file_offset, out, size) : LTN_ERR_NOT_FOUND;
+    if (rc == -EBADF) {
+        rc = wake(pid, map, t);
+        if (rc == 0) {
+            rc = ltn_symtab_name(t, file_offset, out, size);
+        }
+    }
+    return rc;
+}
+
+void ltn_modules_rest(struct ltn_modules *m)
+{
+    size_t pos = 0;
+    struct module *each;
+    while ((each = ltn_map_next(&m->by_key, &pos)) != NULL) {
+        ltn_symtab_rest(each->table);
+    }
+}
+
+struct ltn_symtab *ltn_modules_of(struct ltn_modules *m, uint32_t pid, struct ltn_mapping *map)
 {
     struct module *k = find(m, &map->key);
     if (k == NULL && map->open_error == 0) {
@@ -269,7 +311,7 @@ static int copy_vdso(void)
     return fd;
 }
 
-const struct ltn_symtab *ltn_modules_vdso(struct ltn_modules *m)
+struct ltn_symtab *ltn_modules_vdso(struct ltn_modules *m)
 {
     if (!m->vdso_tried) {
         m->vdso_tried = true;

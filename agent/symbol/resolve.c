@@ -143,9 +143,11 @@ static void add_native(struct ltn_resolver *r, uint32_t pid, struct ltn_mapping 
         return;
     }
     f.offset = at - map->start + map->pgoff_bytes;
-    const struct ltn_symtab *t =
-        is_vdso ? ltn_modules_vdso(r->modules) : ltn_modules_of(r->modules, pid, map);
-    if (t != NULL && ltn_symtab_name(t, f.offset, name, sizeof(name)) < 0) {
+    struct ltn_symtab *vdso = is_vdso ? ltn_modules_vdso(r->modules) : NULL;
+    int rc = vdso != NULL ? ltn_symtab_name(vdso, f.offset, name, sizeof(name))
+             : is_vdso    ? LTN_ERR_NOT_FOUND
+                          : ltn_modules_name(r->modules, pid, map, f.offset, name, sizeof(name));
+    if (rc < 0) {
         name[0] = '\0';
     }
     if (!is_vdso) {
@@ -325,6 +327,7 @@ static void *run(void *arg)
         if (w != NULL) {
             resolve(r, w);
             free(w);
+            ltn_modules_rest(r->modules);
             share_stats(r);
         }
     }

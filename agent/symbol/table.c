@@ -3,17 +3,21 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/map.h"
 #include "symbol/demangle.h"
 
 #define MAX_FUNCTIONS (1U << 20)
 #define SYMBOL_BYTES  2100
 /* Names of one place that are looked at, of which the best is taken. */
 #define MAX_ALIASES 16
+/* Places whose names are kept. */
+#define NAMES_MAX 512
 
 struct function {
     uint64_t start : 63;
@@ -29,6 +33,7 @@ struct ltn_symtab {
     struct function *functions;
     size_t count;
     size_t room;
+    struct ltn_map names; /* place -> its name as it was told, "" = none */
 };
 
 static int add(void *arg, const struct ltn_elf_function *f)
@@ -103,6 +108,7 @@ int ltn_symtab_open(int fd, struct ltn_symtab **ret)
         return -ENOMEM;
     }
     t->fd = fd;
+    ltn_map_init(&t->names, NAMES_MAX);
     int rc = load(t);
     if (rc < 0) {
         ltn_symtab_free(t);
@@ -117,10 +123,34 @@ void ltn_symtab_free(struct ltn_symtab *t)
     if (t == NULL) {
         return;
     }
-    ltn_elf_free(t->elf);
-    (void)close(t->fd);
+    ltn_symtab_rest(t);
+    ltn_map_done(&t->names, free);
     free(t->functions);
     free(t);
+}
+
+void ltn_symtab_rest(struct ltn_symtab *t)
+{
+    ltn_elf_free(t->elf);
+    t->elf = NULL;
+    if (t->fd >= 0) {
+        (void)close(t->fd);
+        t->fd = -1;
+    }
+}
+
+int ltn_symtab_wake(struct ltn_symtab *t, int fd)
+{
+    if (t->fd >= 0) {
+        (void)close(fd);
+        return 0;
+    }
+    t->fd = fd;
+    int rc = ltn_elf_open_fd(fd, &t->elf);
+    if (rc < 0) {
+        ltn_symtab_rest(t);
+    }
+    return rc;
 }
 
 /* First of the functions that start together, last before or at the place; count when there is
@@ -158,7 +188,7 @@ static bool is_better(const char *a, const char *b)
     return strcmp(a, b) < 0;
 }
 
-int ltn_symtab_name(const struct ltn_symtab *t, uint64_t file_offset, char *out, size_t size)
+static int read_name(const struct ltn_symtab *t, uint64_t file_offset, char *out, size_t size)
 {
     char best[SYMBOL_BYTES] = "";
     size_t first = find(t, file_offset);
@@ -188,9 +218,35 @@ int ltn_symtab_name(const struct ltn_symtab *t, uint64_t file_offset, char *out,
     return 0;
 }
 
+/* Without room for it the name is read again next time. */
+static void keep_name(struct ltn_symtab *t, uint64_t key, const char *name)
+{
+    char *copy = t->names.len < NAMES_MAX ? strdup(name) : NULL;
+    if (copy != NULL && ltn_map_put_u64(&t->names, key, copy) != 0) {
+        free(copy);
+    }
+}
+
+int ltn_symtab_name(struct ltn_symtab *t, uint64_t file_offset, char *out, size_t size)
+{
+    const char *known = ltn_map_get_u64(&t->names, file_offset);
+    if (known != NULL) {
+        (void)snprintf(out, size, "%s", known);
+        return known[0] != '\0' ? 0 : LTN_ERR_NOT_FOUND;
+    }
+    if (t->elf == NULL) {
+        return -EBADF;
+    }
+    int rc = read_name(t, file_offset, out, size);
+    if (rc == 0 || rc == LTN_ERR_NOT_FOUND) {
+        keep_name(t, file_offset, rc == 0 ? out : "");
+    }
+    return rc;
+}
+
 const struct ltn_elf_info *ltn_symtab_info(const struct ltn_symtab *t)
 {
-    return ltn_elf_info(t->elf);
+    return t->elf != NULL ? ltn_elf_info(t->elf) : NULL;
 }
 
 size_t ltn_symtab_bytes(const struct ltn_symtab *t)

@@ -356,10 +356,15 @@ def test_a_wait_that_lasts_is_no_silence(procs, tmp_path):
 
 def settled(agent, before):
     """What is held when the last processes are forgotten."""
+    seen = {}
+
     def look():
-        now = churn.held(agent)
-        return not churn.grown(before, now) and now
-    return harness.wait_until(look, 15, f"as before: {before}")
+        seen.update(churn.held(agent))
+        return not churn.grown(before, seen) and dict(seen)
+    try:
+        return harness.wait_until(look, 15, "as before")
+    except harness.WaitTimeout:
+        pytest.fail(f"not as before: {before} -> {seen}")
 
 
 def test_500_processes_leave_nothing(procs, tmp_path):

@@ -3,6 +3,7 @@
 #include "cmocka_all.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -30,7 +31,7 @@ static void test_by_path(void **state)
     struct ltn_modules *m = ltn_modules_new(1 << 20, 4);
     struct ltn_modules_stats s;
     struct ltn_mapping libc = by_path("getpid");
-    const struct ltn_symtab *t = ltn_modules_of(m, (uint32_t)getpid(), &libc);
+    struct ltn_symtab *t = ltn_modules_of(m, (uint32_t)getpid(), &libc);
     assert_non_null(t);
     assert_true(libc.key.is_build_id);
     assert_int_equal(libc.key.len, 20);
@@ -82,12 +83,41 @@ static void test_bounds(void **state)
     }
 }
 
+/* At rest no file is open; what was asked for before is known, the rest is read again. */
+static void test_rest(void **state)
+{
+    (void)state;
+    char name[64];
+    uint32_t pid = (uint32_t)getpid();
+    struct ltn_modules *m = ltn_modules_new(1 << 20, 4);
+    struct ltn_mapping libc = by_path("getpid");
+    Dl_info info;
+    assert_true(dladdr(dlsym(RTLD_DEFAULT, "getpid"), &info) != 0);
+    uint64_t at = (uint64_t)((uintptr_t)info.dli_saddr - (uintptr_t)info.dli_fbase);
+    int before = dup(0);
+    (void)close(before);
+    assert_int_equal(ltn_modules_name(m, pid, &libc, at, name, sizeof(name)), 0);
+    assert_non_null(strstr(name, "getpid"));
+    ltn_modules_rest(m);
+    int after = dup(0);
+    (void)close(after);
+    assert_int_equal(after, before); /* the lowest free number is the one it was */
+    assert_int_equal(ltn_symtab_name(ltn_modules_of(m, pid, &libc), at + 4, name, sizeof(name)),
+                     -EBADF);
+    name[0] = '\0';
+    assert_int_equal(ltn_modules_name(m, 0x7ffffff0, &libc, at, name, sizeof(name)), 0);
+    assert_non_null(strstr(name, "getpid"));
+    assert_true(ltn_modules_name(m, 0x7ffffff0, &libc, at + 4, name, sizeof(name)) < 0);
+    assert_int_equal(ltn_modules_name(m, pid, &libc, at + 4, name, sizeof(name)), 0);
+    ltn_modules_free(m);
+}
+
 static void test_vdso(void **state)
 {
     (void)state;
     char name[64];
     struct ltn_modules *m = ltn_modules_new(1 << 20, 4);
-    const struct ltn_symtab *t = ltn_modules_vdso(m);
+    struct ltn_symtab *t = ltn_modules_vdso(m);
     assert_non_null(t);
     assert_ptr_equal(ltn_modules_vdso(m), t);
     bool found = false;
@@ -104,6 +134,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_by_path),
         cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_rest),
         cmocka_unit_test(test_vdso),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,7 +95,7 @@ static int open_image(const struct image *f, size_t bytes, struct ltn_symtab **r
     return ltn_symtab_open(fd, ret);
 }
 
-static void expect(const struct ltn_symtab *t, uint64_t at, const char *want)
+static void expect(struct ltn_symtab *t, uint64_t at, const char *want)
 {
     char name[64] = "";
     int rc = ltn_symtab_name(t, at, name, sizeof(name));
