@@ -228,7 +228,9 @@ def test_exec_makes_other_stacks(procs, sim, tmp_path, paused):
                       " WHERE o.name = 'cudaStreamSynchronize'")
     assert len(refs) == 2
     stacks = frames_of(agent, "cudaStreamSynchronize")
-    assert all(functions(s)[:3] == CHAIN for s in stacks)
+    # Without the pause the first program's files may be gone when it is named: then it has no names, never others.
+    named = [s for s in stacks if paused or any(functions(s))]
+    assert named and all(functions(s)[:3] == CHAIN for s in named)
     file_of = {s[0]["stack_id"]: os.path.basename(s[0]["file"]) for s in stacks}
     files = [file_of.get(r[0]) for r in agent.rows("SELECT stack_id FROM events WHERE op = 'cudaStreamSynchronize'"
                                                    " ORDER BY timestamp_ns")]
