@@ -136,6 +136,8 @@ static int load(struct watch *w)
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         (void)bpf_program__set_autoload(wanted[i], true);
     }
+    /* Nothing may be lost here, and this program is slower than the agent. */
+    (void)bpf_map__set_max_entries(w->skel->maps.calls, 64U << 20);
     return python_probe__load(w->skel);
 }
 
