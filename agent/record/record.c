@@ -22,7 +22,7 @@
 #define DEFAULT_COMMIT_MS    250
 #define DEFAULT_RETRY_MS     5000
 #define DEFAULT_WINDOWS      64
-#define DEFAULT_BATCHES      256
+#define DEFAULT_BATCHES      4096 /* stacks among them, which are small: bytes are the bound */
 #define DEFAULT_QUEUE_BYTES  (64ULL << 20)
 #define DEFAULT_OUTBOX_BYTES (256ULL << 20)
 #define DEFAULT_OUTBOX_AGE   (24ULL * 3600 * LTN_NS_PER_S)

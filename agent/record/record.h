@@ -70,7 +70,7 @@ struct ltn_record_opts {
     unsigned lock_wait_ms;     /* for another writer to go, at open; 0: 15000 */
     unsigned retry_ms;         /* pause after a failed write; 0: 5000 */
     size_t max_queued_windows; /* 0: 64 */
-    size_t max_queued_batches; /* 0: 256 */
+    size_t max_queued_batches; /* and stacks; 0: 4096 */
     uint64_t max_queued_bytes; /* per channel; 0: 64 MiB */
     const struct ltn_record_encoder *encoder; /* NULL: nothing is pushed; copied */
     uint64_t outbox_max_bytes;                /* 0: 256 MiB */
