@@ -390,9 +390,10 @@ def test_500_processes_leave_nothing(procs, tmp_path):
 
 
 def test_memory_while_processes_come_and_go(procs, tmp_path):
-    """A small database, or its page cache would go on filling for minutes."""
+    """A small database and no stacks, or the page cache and what is remembered of each stack would go on filling for
+    minutes, up to their ceilings."""
     cap.require()
-    agent = agent_for(procs, tmp_path, "--max-db", "1m")
+    agent = agent_for(procs, tmp_path, "--max-db", "1m", "--no-stack")
     c = churn.Churn(procs, tmp_path, seed=2)
     c.wave(copies=True)
     agent.wait_window(3)
