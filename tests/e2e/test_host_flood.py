@@ -53,7 +53,7 @@ def test_threads_that_end_at_once_are_one_exit(procs, tmp_path):
 def test_what_is_kept_of_processes_goes_with_them(procs, tmp_path):
     host.require()
     sim = cap.Sim(procs, tmp_path)
-    agent = cap.Agent(procs, tmp_path)
+    agent = cap.Agent(procs, tmp_path, host.FILES)
     script = """
 import subprocess
 for i in range(30):
