@@ -240,7 +240,7 @@ static __always_inline int python_send_part(const struct ltn_python_process *p, 
     }
     int whole =
         (part_at != 0 || (e->file_kind != 0 && e->name_kind != 0)) && e->part_bytes == (ltn_u16)now;
-    bpf_ringbuf_submit(e, wake_flag(&calls));
+    bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP); /* the call that it is for comes next, and wakes */
     return whole ? 0 : -1;
 }
 
