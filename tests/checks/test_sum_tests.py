@@ -50,6 +50,30 @@ class SumTests(unittest.TestCase):
         self.expect({"dev.xml": suite(case("a", "run"), case("b", "fail", '<failure message=""/>'))},
                     1, "1 passed, 1 failed, 0 skipped", "dev: b")
 
+    def test_passed_again_is_a_pass_that_is_named(self):
+        first = suite(case("a", "run"), case("b", "fail"), case("c", "fail"))
+        self.expect({"dev.xml": first, "dev.again.xml": suite(case("b", "run"), case("c", "run"))}, 0,
+                    "3 passed, 0 failed, 0 skipped", "PASSED ONLY WHEN RUN AGAIN, ALONE", "dev: b: failed after 0.5 s")
+        self.expect({"dev.xml": first, "dev.again.xml": suite(case("b", "run"), case("c", "fail"))}, 1,
+                    "2 passed, 1 failed, 0 skipped", "dev: c")
+        # Of another build, or torn: nothing passed.
+        self.expect({"dev.xml": first, "asan.again.xml": suite(case("b", "run"))}, 1, "1 passed, 2 failed, 0 skipped")
+        self.expect({"dev.xml": first, "dev.again.xml": "<testsuite"}, 1, "1 passed, 2 failed, 0 skipped")
+
+    def test_which_are_to_be_run_again(self):
+        skip = '<skipped message="SKIP_RETURN_CODE=77"/>'
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "dev.xml"), "w", encoding="utf-8") as f:
+                f.write(suite(case("a", "run"), case("b", "fail"), case("c", "notrun", skip), case("d", "fail")))
+
+            def failed():
+                return subprocess.run([sys.executable, SUM_TESTS, "--failed", folder, "dev"], capture_output=True,
+                                      text=True, check=True).stdout.split()
+            self.assertEqual(failed(), ["b", "d"])
+            with open(os.path.join(folder, "dev.again.xml"), "w", encoding="utf-8") as f:
+                f.write(suite(case("b", "run"), case("d", "fail")))
+            self.assertEqual(failed(), ["d"])
+
     def test_skip_has_its_reason(self):
         skip = '<skipped message="SKIP_RETURN_CODE=77"/>'
         self.expect({"dev.xml": suite(case("a", "run"),
