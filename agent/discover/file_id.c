@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <linux/magic.h>
-#include <sys/stat.h>
 #include <sys/vfs.h>
 
 #include "base/attr.h"
@@ -11,6 +10,15 @@
 static uint64_t ns_of(const struct timespec *t)
 {
     return (uint64_t)t->tv_sec * LTN_NS_PER_S + (uint64_t)t->tv_nsec;
+}
+
+struct ltn_file_state ltn_file_state_of(const struct stat *st)
+{
+    return (struct ltn_file_state){.dev = st->st_dev,
+                                   .ino = st->st_ino,
+                                   .size_bytes = (uint64_t)st->st_size,
+                                   .mtime_ns = ns_of(&st->st_mtim),
+                                   .ctime_ns = ns_of(&st->st_ctim)};
 }
 
 int ltn_file_id_of(int fd, struct ltn_file_id *ret_id)
@@ -21,11 +29,7 @@ int ltn_file_id_of(int fd, struct ltn_file_id *ret_id)
         return -errno;
     }
     *ret_id = (struct ltn_file_id){
-        .dev = st.st_dev,
-        .ino = st.st_ino,
-        .size_bytes = (uint64_t)st.st_size,
-        .mtime_ns = ns_of(&st.st_mtim),
-        .ctime_ns = ns_of(&st.st_ctim),
+        .state = ltn_file_state_of(&st),
         .overlay = fs.f_type == OVERLAYFS_SUPER_MAGIC,
     };
     return 0;
@@ -33,9 +37,11 @@ int ltn_file_id_of(int fd, struct ltn_file_id *ret_id)
 
 bool ltn_file_id_same(const struct ltn_file_id *a, const struct ltn_file_id *b)
 {
-    if (a->dev == b->dev && a->ino == b->ino) {
+    const struct ltn_file_state *x = &a->state;
+    const struct ltn_file_state *y = &b->state;
+    if (x->dev == y->dev && x->ino == y->ino) {
         return true;
     }
-    return a->overlay && b->overlay && a->ino == b->ino && a->size_bytes == b->size_bytes &&
-           a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns;
+    return a->overlay && b->overlay && x->ino == y->ino && x->size_bytes == y->size_bytes &&
+           x->mtime_ns == y->mtime_ns && x->ctime_ns == y->ctime_ns;
 }

@@ -5,15 +5,23 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "base/attr.h"
 
-struct ltn_file_id {
-    uint64_t dev; /* as stat(2) has them */
+/* One state of one file's content, as stat(2) tells it. Without padding: it may be a key. */
+struct ltn_file_state {
+    uint64_t dev;
     uint64_t ino;
     uint64_t size_bytes;
     uint64_t mtime_ns;
     uint64_t ctime_ns;
+};
+
+struct ltn_file_state ltn_file_state_of(const struct stat *st);
+
+struct ltn_file_id {
+    struct ltn_file_state state;
     bool overlay; /* seen through an overlay file system */
 };
 

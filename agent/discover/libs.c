@@ -20,6 +20,7 @@
 #include "base/map.h"
 #include "base/text.h"
 #include "discover/cudart_code.h"
+#include "discover/file_id.h"
 
 #define MAX_USERS_A_FILE 65536u
 #define MAX_PLAIN_FILES  4096u /* files looked into and found without anything of interest */
@@ -34,16 +35,7 @@ struct ltn_libs {
     size_t size;
     size_t max_files;
     uint32_t last_id;
-    struct ltn_map plain; /* struct file_key -> marker */
-};
-
-/* One state of one file's content. */
-struct file_key {
-    uint64_t dev;
-    uint64_t ino;
-    uint64_t size_bytes;
-    uint64_t mtime_ns;
-    uint64_t ctime_ns;
+    struct ltn_map plain; /* struct ltn_file_state -> marker */
 };
 
 static char plain_marker;
@@ -405,12 +397,7 @@ int ltn_lib_lookup(const struct ltn_lib *lib, struct ltn_elf *elf, struct ltn_el
     return rc;
 }
 
-static uint64_t ns_of(const struct timespec *t)
-{
-    return (uint64_t)t->tv_sec * LTN_NS_PER_S + (uint64_t)t->tv_nsec;
-}
-
-static void note_plain(struct ltn_libs *libs, const struct file_key *key)
+static void note_plain(struct ltn_libs *libs, const struct ltn_file_state *key)
 {
     if (libs->plain.len >= MAX_PLAIN_FILES) {
         ltn_map_done(&libs->plain, NULL); /* forgetting only costs another look */
@@ -421,18 +408,9 @@ static void note_plain(struct ltn_libs *libs, const struct file_key *key)
     (void)rc;
 }
 
-static struct file_key key_of(const struct stat *st)
-{
-    return (struct file_key){.dev = st->st_dev,
-                             .ino = st->st_ino,
-                             .size_bytes = (uint64_t)st->st_size,
-                             .mtime_ns = ns_of(&st->st_mtim),
-                             .ctime_ns = ns_of(&st->st_ctim)};
-}
-
 bool ltn_libs_is_plain(const struct ltn_libs *libs, const struct stat *st)
 {
-    struct file_key key = key_of(st);
+    struct ltn_file_state key = ltn_file_state_of(st);
     return ltn_map_get(&libs->plain, &key, sizeof(key)) != NULL;
 }
 
@@ -443,7 +421,7 @@ static int inspect(struct ltn_libs *libs, struct ltn_lib *lib, int fd)
     if (fstat(fd, &st) < 0) {
         return -errno;
     }
-    struct file_key key = key_of(&st);
+    struct ltn_file_state key = ltn_file_state_of(&st);
     lib->size_bytes = key.size_bytes;
     lib->mtime_ns = key.mtime_ns;
     bool embedded = lib->kind == LTN_LIB_EMBEDDED;

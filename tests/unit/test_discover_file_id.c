@@ -55,19 +55,20 @@ static void test_overlays_show_the_file_below(void **state)
 {
     (void)state;
     const struct ltn_file_id a = {
-        .dev = 1, .ino = 7, .size_bytes = 9, .mtime_ns = 11, .ctime_ns = 13, .overlay = true};
+        .state = {.dev = 1, .ino = 7, .size_bytes = 9, .mtime_ns = 11, .ctime_ns = 13},
+        .overlay = true};
     struct ltn_file_id b = a;
-    b.dev = 2;
+    b.state.dev = 2;
     assert_true(ltn_file_id_same(&a, &b));
-    b.ctime_ns++;
+    b.state.ctime_ns++;
     assert_false(ltn_file_id_same(&a, &b));
     b = a;
-    b.dev = 2;
-    b.ino++;
+    b.state.dev = 2;
+    b.state.ino++;
     assert_false(ltn_file_id_same(&a, &b));
     /* Snapshots of one file system: alike in everything, and two files. */
     b = a;
-    b.dev = 2;
+    b.state.dev = 2;
     b.overlay = false;
     assert_false(ltn_file_id_same(&a, &b));
 }
