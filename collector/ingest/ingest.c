@@ -162,7 +162,7 @@ static void committed(struct ltn_task *task)
         char verdict[LTN_STRAGGLER_JOB_BYTES + 96];
         uint64_t now = ltn_now_unix_ns();
         ltn_fleet_apply(in->fleet, p->update, now);
-        take_points(in, p->update, now);
+        take_points(in, p->update, ltn_now_mono_ns());
         in->stats.acknowledged++;
         const char *node = p->update->resources != NULL ? p->update->resources->node : NULL;
         if (node != NULL)
