@@ -22,8 +22,6 @@
 #include "base/buf.h"
 #include "otlp/model.h"
 
-enum ltn_otlp_signal { LTN_OTLP_METRICS, LTN_OTLP_LOGS, LTN_OTLP_TRACES };
-
 struct ltn_otlp_json_info {
     uint64_t unknown;                 /* members skipped because their name means nothing here */
     struct ltn_otlp_str unknown_name; /* the first of them, as in the text; dies with it */
