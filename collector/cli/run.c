@@ -146,6 +146,17 @@ static void log_notice(void *ctx, const char *text)
     ltn_log_error("%s", text);
 }
 
+static int load_series(struct service *s)
+{
+    struct ltn_series_stats st;
+    int rc = ltn_store_load_series(s->store);
+    ltn_series_stats(s->series, &st);
+    if (st.damaged > 0)
+        ltn_log_warn("%llu records of series were damaged and passed over; %llu series are back",
+                     (unsigned long long)st.damaged, (unsigned long long)st.series);
+    return rc;
+}
+
 static int make_state(struct service *s, struct ltn_errinfo *info)
 {
     const struct ltn_collector_conf *c = s->conf;
@@ -171,6 +182,7 @@ static int make_state(struct service *s, struct ltn_errinfo *info)
     s->series = ltn_series_new(&so);
     if (s->fleet == NULL || s->series == NULL || ltn_serve_reserve(s->series) != 0)
         return ltn_errinfo_set(info, -ENOMEM, "out of memory");
+    store.series = s->series;
     int rc = ltn_store_open(&store, &s->store, info);
     if (rc != 0)
         return rc;
@@ -180,6 +192,9 @@ static int make_state(struct service *s, struct ltn_errinfo *info)
     rc = ltn_store_load(s->store, fo.max_verdicts, &back);
     if (rc != 0)
         return ltn_errinfo_set(info, rc, "%s: cannot read: %s", c->db, ltn_err_str(rc));
+    rc = load_series(s);
+    if (rc != 0)
+        return ltn_errinfo_set(info, rc, "%s: cannot read series: %s", c->db, ltn_err_str(rc));
     rc = ltn_store_start(s->store);
     if (rc != 0)
         return ltn_errinfo_set(info, rc, "cannot start a thread: %s", ltn_err_str(rc));
