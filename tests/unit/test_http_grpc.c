@@ -147,6 +147,19 @@ static void test_status(void **state)
         assert_false(ltn_rpc_status_retry_parse((const uint8_t *)b.data, n, &ns));
     }
     ltn_buf_reset(&b);
+    assert_int_equal(ltn_rpc_status_bad_request(&b, 3, "bad", "body"), 0);
+    static const char bad[] = "\x08\x03\x12\x03"
+                              "bad\x1a\x3a\x0a\x29type.googleapis.com/google.rpc."
+                              "BadRequest\x12\x0d\x0a\x0b\x0a\x04"
+                              "body\x12\x03"
+                              "bad";
+    assert_int_equal(b.len, sizeof(bad) - 1);
+    assert_memory_equal(b.data, bad, sizeof(bad) - 1);
+    assert_false(ltn_rpc_status_retry_parse((const uint8_t *)b.data, b.len, &ns));
+    ltn_buf_reset(&b);
+    assert_int_equal(ltn_rpc_status_bad_request(&b, 3, "", NULL), 0);
+    assert_int_equal(b.len, 2);
+    ltn_buf_reset(&b);
     assert_int_equal(ltn_rpc_status(&b, 3, "", 0), 0);
     assert_int_equal(b.len, 2);
     assert_false(ltn_rpc_status_retry_parse((const uint8_t *)b.data, b.len, &ns));
