@@ -54,6 +54,8 @@ void ltn_http_conf_default(struct ltn_http_conf *conf)
         .h2_nuisance_per_s = 50,
         .h2_fault_burst = 100,
         .h2_fault_per_s = 10,
+        .h2_ping_interval_ns = 10 * LTN_NS_PER_S,
+        .h2_ping_strikes = 2,
         .grpc_health = true,
         .retry_after_s = 5,
     };

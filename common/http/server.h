@@ -61,6 +61,9 @@ struct ltn_http_conf {
     uint32_t h2_nuisance_per_s;
     uint32_t h2_fault_burst; /* streams this side had to reset for the peer's faults */
     uint32_t h2_fault_per_s;
+    uint64_t h2_ping_interval_ns; /* keepalives may come that often (10 % early is fine) while
+                                     nothing is answered; 0: not judged */
+    uint32_t h2_ping_strikes;     /* so many earlier ones, then GOAWAY "too_many_pings" */
     /* behaviour */
     bool reuse_port;
     bool grpc_health;        /* serve grpc.health.v1.Health */
