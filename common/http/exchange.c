@@ -147,6 +147,48 @@ static struct ltn_http_request *request_new(struct conn *c, int32_t id, struct l
     return rq;
 }
 
+/* Whom a request counts for: the tag that authorize set, else the address. */
+struct tenant {
+    uint64_t tag;
+    uint8_t ip[16];
+};
+
+static struct tenant tenant_of(const struct ltn_http_request *rq)
+{
+    struct tenant t = {.tag = rq->tag};
+    if (rq->tag == 0) {
+        memcpy(t.ip, rq->conn->ip, sizeof(t.ip));
+    }
+    return t;
+}
+
+/* False: answered. */
+static bool admit_rate(struct ltn_http_request *rq)
+{
+    struct ltn_http_server *s = rq->conn->server;
+    uint32_t wait_ms;
+    if (s->rate == NULL || (rq->route->r.flags & LTN_ROUTE_NO_AUTH) != 0) {
+        return true;
+    }
+    const struct tenant t = tenant_of(rq);
+    if (ltn_rate_admit(s->rate, &t, sizeof(t), ltn_loop_now_ns(s->loop), &wait_ms)) {
+        return true;
+    }
+    const struct ltn_answer a = {.rc = LTN_ERR_QUOTA, .retry_after_ms = wait_ms};
+    count_refusal(s, LTN_ERR_QUOTA);
+    answer(rq, &a);
+    return false;
+}
+
+static void charge_rate(struct ltn_http_request *rq, size_t n)
+{
+    struct ltn_http_server *s = rq->conn->server;
+    if (s->rate != NULL && (rq->route->r.flags & LTN_ROUTE_NO_AUTH) == 0) {
+        const struct tenant t = tenant_of(rq);
+        ltn_rate_charge(s->rate, &t, sizeof(t), n, ltn_loop_now_ns(s->loop));
+    }
+}
+
 /* The route and what to say when there is none. False: answered. */
 static bool admit_route(struct ltn_http_request *rq)
 {
@@ -293,7 +335,7 @@ static void *on_head(void *arg, int32_t id, struct ltn_head *head, bool body)
     if (rq->grpc) {
         LTN_COUNT(s, requests_grpc);
     }
-    if (!admit_route(rq) || !admit_type(rq, body) || !admit_size(rq)) {
+    if (!admit_route(rq) || !admit_rate(rq) || !admit_type(rq, body) || !admit_size(rq)) {
         return NULL;
     }
     if ((rq->route->r.flags & LTN_ROUTE_PREFIX) != 0) {
@@ -375,6 +417,7 @@ static void on_data(void *arg, void *request, const uint8_t *p, size_t n)
     int32_t stream = rq->stream;
     rq->wire_bytes += n;
     ltn_count_add(&c->server->counters.request_body_bytes, n);
+    charge_rate(rq, n);
     if (rq->state == RQ_STREAM) {
         ltn_stream_data(rq, p, n);
         return;

@@ -18,6 +18,7 @@
 #include "http/grpc.h"
 #include "http/h1.h"
 #include "http/h2.h"
+#include "http/rate.h"
 #include "http/server.h"
 #include "http/session.h"
 #include "http/transport.h"
@@ -274,6 +275,7 @@ struct ltn_http_server {
     atomic_bool serving;
     struct ltn_health_watch *watches; /* calls of Health/Watch */
     struct ltn_inflater *inflater;
+    struct ltn_rate *rate; /* NULL: no limits */
     struct counters counters;
     uint8_t scratch_in[LTN_SCRATCH_BYTES];
     uint8_t scratch_out[LTN_SCRATCH_BYTES];

@@ -21,6 +21,7 @@
 #define ACCEPT_PAUSE_NS      (100 * LTN_NS_PER_MS)
 #define ACCEPTS_PER_EVENT    64
 #define LISTEN_BACKLOG       1024
+#define MAX_TENANTS          4096
 #define DRAIN_FINAL_NS       (1 * LTN_NS_PER_S)
 
 /* ---- configuration ---- */
@@ -210,7 +211,11 @@ struct ltn_http_server *ltn_http_server_new(struct ltn_loop *loop, const struct 
     ltn_map_init(&s->per_ip, conf->max_connections + 1);
     s->core = core_new(s, budget);
     s->inflater = ltn_inflater_new(conf->zstd_window_log_max);
-    if (s->core == NULL || s->inflater == NULL ||
+    bool limited = conf->tenant_requests_per_s != 0 || conf->tenant_bytes_per_s != 0;
+    s->rate = limited
+                  ? ltn_rate_new(conf->tenant_requests_per_s, conf->tenant_bytes_per_s, MAX_TENANTS)
+                  : NULL;
+    if (s->core == NULL || s->inflater == NULL || (limited && s->rate == NULL) ||
         (conf->grpc_health && ltn_health_routes(s) != 0) || arm_sweep(s) != 0) {
         ltn_http_server_free(s);
         return NULL;
@@ -252,6 +257,7 @@ void ltn_http_server_free(struct ltn_http_server *s)
     ltn_router_done(&s->router);
     ltn_map_done(&s->per_ip, NULL);
     ltn_inflater_free(s->inflater);
+    ltn_rate_free(s->rate);
     free(s);
 }
 

@@ -64,6 +64,10 @@ struct ltn_http_conf {
     uint64_t h2_ping_interval_ns; /* keepalives may come that often (10 % early is fine) while
                                      nothing is answered; 0: not judged */
     uint32_t h2_ping_strikes;     /* so many earlier ones, then GOAWAY "too_many_pings" */
+    /* rates of each tenant: of the tag that authorize set or, without one, of the address; 0: none.
+     * Beyond: 429 with a spread Retry-After, gRPC 14 with RetryInfo. Burst: two seconds' worth. */
+    uint64_t tenant_requests_per_s;
+    uint64_t tenant_bytes_per_s; /* of bodies on the wire */
     /* behaviour */
     bool reuse_port;
     bool grpc_health;        /* serve grpc.health.v1.Health */

@@ -274,10 +274,13 @@ static bool set_option(struct ltn_http_conf *conf, struct app *app, size_t *budg
         {"max_body", NULL, &conf->max_body_bytes, NULL},
         {"conn_budget", NULL, &conf->connection_budget_bytes, NULL},
         {"budget", NULL, budget, NULL},
+        {"tenant_requests", NULL, &conf->tenant_requests_per_s, NULL},
+        {"tenant_bytes", NULL, &conf->tenant_bytes_per_s, NULL},
         {"max_response", NULL, &conf->max_response_bytes, NULL},
         {"connections", NULL, NULL, &conf->max_connections},
         {"per_ip", NULL, NULL, &conf->max_connections_per_ip},
         {"streams", NULL, NULL, &conf->h2_max_streams},
+        {"ping_ms", &conf->h2_ping_interval_ns, NULL, NULL},
         {"ratio", NULL, NULL, &conf->max_inflate_ratio},
     };
     for (size_t i = 0; i < LTN_ARRAY_SIZE(options); i++) {

@@ -317,3 +317,21 @@ def test_client_deadline():
     with Server(late_ms=300) as server:
         head, body, end = ask_grpc(server, "/test.Echo/Late", headers=[("grpc-timeout", "50m")])
         assert (head["grpc-status"], body, end) == ("4", b"", {}) and head["grpc-message"] == "deadline passed"
+
+
+def test_rates():
+    """A tenant beyond its rate is told when to come back; the health service goes on."""
+    with Server(tenant_requests=1) as server:
+        for _ in range(2):
+            assert ask(server, 1, "POST", "/v1/metrics", PB)[0] == 200
+        for version in (1, 2):
+            answer = ask(server, version, "POST", "/v1/metrics", PB)
+            assert answer[0] == 429 and 1 <= int(answer[1]["retry-after"]) <= 2
+        head, _, _ = ask_grpc(server, "/test.Echo/Unary")
+        assert head["grpc-status"] == "14" and head["google.rpc.retryinfo-bin"] and head["grpc-status-details-bin"]
+        assert ask_grpc(server, "/grpc.health.v1.Health/Check")[1] == message(b"\x08\x01")
+        assert server.stats()["refused_rate"] == 3
+    with Server(tenant_bytes=100_000) as server:
+        assert ask(server, 1, "POST", "/size", {}, bytes(4_000_000))[0] == 200  # overdrawn, for 38 s
+        answer = ask(server, 1, "POST", "/size", {}, b"x")
+        assert answer[0] == 429 and 30 <= int(answer[1]["retry-after"]) <= 60

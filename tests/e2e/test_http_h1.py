@@ -21,7 +21,7 @@ def curl(server, *args, data=None):
     out = subprocess.run(["curl", "-sS", "-m", "10", "-i", *args[:-1], "http://127.0.0.1:%d%s" % (server.port, args[-1])],
                          capture_output=True, check=True, input=data).stdout
     head, _, body = out.rpartition(b"\r\n\r\n") if args[0] == "-I" else out.partition(b"\r\n\r\n")
-    while head.startswith(b"HTTP/1.1 100"):
+    while head.startswith((b"HTTP/1.1 100", b"HTTP/2 100")):
         head, _, body = body.partition(b"\r\n\r\n")
     lines = (head or body).decode().split("\r\n")
     fields = dict(line.split(": ", 1) for line in lines[1:] if ": " in line)
