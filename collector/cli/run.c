@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "conf/command.h"
 #include "fleet/fleet.h"
+#include "http/library.h"
 #include "http/server.h"
 #include "ingest/ingest.h"
 #include "io/loop.h"
@@ -276,8 +277,8 @@ static int make_loop(struct service *s, struct ltn_errinfo *info)
 
 static int make_all(struct service *s, struct ltn_errinfo *info)
 {
-    int rc = 0;
-    if (s->conf->token_file[0] != '\0')
+    int rc = ltn_http_library_check(info);
+    if (rc == 0 && s->conf->token_file[0] != '\0')
         rc = ltn_conf_read_secret(s->conf->token_file, s->token, sizeof(s->token), info);
     if (rc == 0)
         rc = make_loop(s, info);

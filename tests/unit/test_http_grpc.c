@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -8,6 +9,7 @@
 
 #include "base/err.h"
 #include "http/grpc.h"
+#include "http/library.h"
 #include "http/head.h"
 
 static void test_frame_in_any_cut(void **state)
@@ -196,6 +198,25 @@ static void test_lists_and_lengths(void **state)
     ltn_head_free(h);
 }
 
+static void ends_badly(void)
+{
+    (void)raise(SIGKILL);
+}
+
+static void ends_well(void)
+{
+}
+
+static void test_library(void **state)
+{
+    (void)state;
+    assert_false(ltn_http_survives(ends_badly));
+    assert_true(ltn_http_survives(ends_well));
+    struct ltn_errinfo info = {0, ""};
+    assert_int_equal(ltn_http_library_check(&info), 0);
+    assert_string_equal(info.msg, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -206,6 +227,7 @@ int main(void)
         cmocka_unit_test(test_base64),
         cmocka_unit_test(test_status),
         cmocka_unit_test(test_lists_and_lengths),
+        cmocka_unit_test(test_library),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
