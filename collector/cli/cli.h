@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cli/limits.h"
 #include "conf/conf.h"
 
 struct ltn_collector_conf {
@@ -22,6 +23,7 @@ struct ltn_collector_conf {
     uint64_t max_nodes, max_processes, max_jobs, max_series, max_series_per_metric;
     uint64_t queue_bytes;
     double min_effect_pct;
+    struct ltn_collector_limits limits;
     struct ltn_collector_alert_conf {
         struct ltn_conf_strings alertmanagers, webhooks;
         char *token_file, *webhook_secret_file, *ca_file, *external_url;

@@ -22,6 +22,7 @@ static const struct ltn_conf_key keys[] = {
      .doc = "Addresses for OTLP; each speaks gRPC and HTTP.",
      .flags = LTN_CONF_NOT_EMPTY,
      .arg = "ADDR:PORT"},
+    LTN_COLLECTOR_LIMIT_KEYS(AT(limits)),
     {.key = "api.listen",
      .type = LTN_CONF_STRING,
      .offset = AT(api_listen),

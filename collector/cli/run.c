@@ -11,6 +11,7 @@
 #include "cli/cli.h"
 #include "conf/command.h"
 #include "fleet/fleet.h"
+#include "http/library.h"
 #include "http/server.h"
 #include "ingest/ingest.h"
 #include "io/loop.h"
@@ -23,9 +24,11 @@
 #define TICK_NS         (LTN_NS_PER_S / 2)
 #define EXPIRE_EVERY_NS (30 * LTN_NS_PER_S)
 #define DRAIN_NS        (5 * LTN_NS_PER_S)
-#define BODY_BUDGET     ((size_t)512 << 20)
-#define QUEUE_ITEMS     65536
-#define TOKEN_BYTES     1024
+#define API_BUDGET      ((size_t)64 << 20) /* readers are served whatever clients push */
+
+#define OTLP_RESPONSE_BYTES ((size_t)4 << 20)
+#define QUEUE_ITEMS         65536
+#define TOKEN_BYTES         1024
 
 struct service {
     const struct ltn_collector_conf *conf;
@@ -34,7 +37,7 @@ struct service {
     struct ltn_fleet *fleet;
     struct ltn_alerts *alerts; /* NULL without a target */
     struct ltn_series *series;
-    struct ltn_http_budget *budget;
+    struct ltn_http_budget *budget, *api_budget;
     struct ltn_http_server *otlp, *api;
     struct ltn_ingest *ingest;
     struct ltn_query_hub *hub;
@@ -195,20 +198,22 @@ static int make_servers(struct service *s, struct ltn_errinfo *info)
     hc.authorize_arg = s;
     hc.server_name = "lanterne-collector";
     hc.grpc_health = true;
-    hc.max_connections = 40000; /* an agent has two: what it pushes, and its control stream */
-    hc.max_connections_per_ip = 4096;
-    s->budget = ltn_http_budget_new(BODY_BUDGET);
-    s->otlp = ltn_http_server_new(s->loop, &hc, s->budget);
+    hc.max_response_bytes = OTLP_RESPONSE_BYTES;
+    struct ltn_http_conf otlp = hc;
+    ltn_collector_apply_limits(&s->conf->limits, &otlp);
+    s->budget = ltn_http_budget_new((size_t)s->conf->limits.memory_bytes);
+    s->otlp = ltn_http_server_new(s->loop, &otlp, s->budget);
     hc.max_connections = 1024;
     hc.max_connections_per_ip = 256;
+    s->api_budget = ltn_http_budget_new(API_BUDGET);
     hc.grpc_health = false;
     hc.max_body_bytes = 65536;
     hc.max_response_bytes = (size_t)64 << 20;
-    s->api = ltn_http_server_new(s->loop, &hc, s->budget);
+    s->api = ltn_http_server_new(s->loop, &hc, s->api_budget);
     s->ingest = ltn_ingest_new(s->loop, s->store, s->fleet, s->series);
     s->hub = ltn_query_hub_new(s->loop, s->fleet, NULL);
-    if (s->budget == NULL || s->otlp == NULL || s->api == NULL || s->ingest == NULL ||
-        s->hub == NULL)
+    if (s->budget == NULL || s->api_budget == NULL || s->otlp == NULL || s->api == NULL ||
+        s->ingest == NULL || s->hub == NULL)
         return ltn_errinfo_set(info, -ENOMEM, "out of memory");
     s->serve = (struct ltn_serve){.fleet = s->fleet,
                                   .store = s->store,
@@ -272,8 +277,8 @@ static int make_loop(struct service *s, struct ltn_errinfo *info)
 
 static int make_all(struct service *s, struct ltn_errinfo *info)
 {
-    int rc = 0;
-    if (s->conf->token_file[0] != '\0')
+    int rc = ltn_http_library_check(info);
+    if (rc == 0 && s->conf->token_file[0] != '\0')
         rc = ltn_conf_read_secret(s->conf->token_file, s->token, sizeof(s->token), info);
     if (rc == 0)
         rc = make_loop(s, info);
@@ -306,6 +311,7 @@ static void take_down(struct service *s)
     ltn_fleet_free(s->fleet);
     ltn_series_free(s->series);
     ltn_http_budget_free(s->budget);
+    ltn_http_budget_free(s->api_budget);
 }
 
 int ltn_collector_run(const struct ltn_collector_conf *conf)

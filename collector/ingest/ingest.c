@@ -18,9 +18,6 @@
 #define RETRY_BUSY_MS 2000
 #define RETRY_DISK_MS 10000
 
-/* Largest body taken, on the wire and inflated: an agent's window is some tens of KiB. */
-#define MAX_BODY_BYTES ((size_t)16 << 20)
-
 struct ltn_ingest {
     struct ltn_loop *loop;
     struct ltn_store *store;
@@ -343,7 +340,6 @@ int ltn_ingest_routes(struct ltn_ingest *in, struct ltn_http_server *server)
     for (size_t i = 0; rc == 0 && i < LTN_ARRAY_SIZE(services); i++) {
         struct ltn_http_route r = {.path = services[i].grpc,
                                    .flags = LTN_ROUTE_GRPC | LTN_ROUTE_STATUS_BODY,
-                                   .max_body_bytes = MAX_BODY_BYTES,
                                    .handle = services[i].handle,
                                    .arg = in};
         rc = ltn_http_server_route(server, &r);

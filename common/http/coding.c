@@ -66,12 +66,13 @@ void ltn_inflater_free(struct ltn_inflater *z)
     free(z);
 }
 
-/* Room for more output: grows in doubling steps and asks for the memory first. */
-static int make_room(const struct ltn_inflate_limits *limits, size_t in_bytes, struct ltn_buf *out,
+/* Room for more output: grows in doubling steps and asks for the memory first. used: input eaten
+ * so far, so that a bomb is known long before its end. */
+static int make_room(const struct ltn_inflate_limits *limits, size_t used, struct ltn_buf *out,
                      size_t *ret_room)
 {
     if (limits->max_ratio != 0 && out->len > RATIO_FROM_BYTES &&
-        out->len / limits->max_ratio > in_bytes) {
+        out->len / limits->max_ratio > used) {
         return LTN_ERR_TOO_LARGE;
     }
     if (out->len == out->max_bytes) {
@@ -101,8 +102,8 @@ static int finish_gzip_at_quota(z_stream *gz)
     return rc == Z_STREAM_END ? 0 : LTN_ERR_MALFORMED;
 }
 
-/* One member; gz->next_in moves behind it. */
-static int gunzip_member(z_stream *gz, size_t in_bytes, const struct ltn_inflate_limits *limits,
+/* One member of a body of n bytes; gz->next_in moves behind it. */
+static int gunzip_member(z_stream *gz, size_t n, const struct ltn_inflate_limits *limits,
                          struct ltn_buf *out)
 {
     for (;;) {
@@ -110,7 +111,7 @@ static int gunzip_member(z_stream *gz, size_t in_bytes, const struct ltn_inflate
         if (out->len == out->max_bytes) {
             return finish_gzip_at_quota(gz);
         }
-        int rc = make_room(limits, in_bytes, out, &room);
+        int rc = make_room(limits, n - gz->avail_in, out, &room);
         if (rc != 0) {
             return rc;
         }
@@ -161,7 +162,7 @@ static int unzstd(struct ltn_inflater *z, const uint8_t *p, size_t n,
         size_t room;
         uint8_t extra;
         bool full = out->len == out->max_bytes;
-        int rc = full ? 0 : make_room(limits, n, out, &room);
+        int rc = full ? 0 : make_room(limits, in.pos, out, &room);
         if (rc != 0) {
             return rc;
         }

@@ -31,7 +31,8 @@ struct ltn_inflater *ltn_inflater_new(uint32_t zstd_window_log) ltn_must_check;
 void ltn_inflater_free(struct ltn_inflater *z);
 
 struct ltn_inflate_limits {
-    uint32_t max_ratio; /* output to input, judged above 1 MiB of output; 0: not judged */
+    uint32_t max_ratio; /* output to the input eaten for it, judged above 1 MiB of output; 0: not
+                           judged */
     /* Asked before the output grows by n bytes of memory; false refuses. NULL: no question. */
     bool (*reserve)(void *arg, size_t n);
     void *arg;

@@ -187,6 +187,8 @@ static struct ltn_h2_conf h2_conf(const struct ltn_http_conf *conf)
         .nuisance_per_s = conf->h2_nuisance_per_s,
         .fault_burst = conf->h2_fault_burst,
         .fault_per_s = conf->h2_fault_per_s,
+        .ping_interval_ns = conf->h2_ping_interval_ns - conf->h2_ping_interval_ns / 10,
+        .ping_strikes = conf->h2_ping_strikes,
     };
 }
 

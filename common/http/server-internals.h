@@ -13,10 +13,12 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/map.h"
+#include "http/answer.h"
 #include "http/coding.h"
 #include "http/grpc.h"
 #include "http/h1.h"
 #include "http/h2.h"
+#include "http/rate.h"
 #include "http/server.h"
 #include "http/session.h"
 #include "http/transport.h"
@@ -122,15 +124,6 @@ void ltn_request_give_back(struct ltn_http_request *rq, size_t n);
  * ltn_request_leave() instead of travelling through the loop. */
 void ltn_request_enter(struct core *c);
 void ltn_request_leave(void);
-
-/* Deviations from the error table: another HTTP status (0: none), one more header. */
-struct ltn_error_extra {
-    int status;
-    struct ltn_http_field field; /* name NULL: none */
-};
-/* HTTP form of ltn_http_reply_error(), also for requests that look like gRPC. */
-void ltn_reply_error_with(struct ltn_http_request *req, int rc, const char *message,
-                          uint32_t retry_after_ms, const struct ltn_error_extra *extra);
 
 /* ---- router ---- */
 
@@ -280,7 +273,9 @@ struct ltn_http_server {
     void (*drained)(void *arg);
     void *drained_arg;
     atomic_bool serving;
+    struct ltn_health_watch *watches; /* calls of Health/Watch */
     struct ltn_inflater *inflater;
+    struct ltn_rate *rate; /* NULL: no limits */
     struct counters counters;
     uint8_t scratch_in[LTN_SCRATCH_BYTES];
     uint8_t scratch_out[LTN_SCRATCH_BYTES];
@@ -293,6 +288,13 @@ const char *ltn_server_date(struct ltn_http_server *s);
 void ltn_server_conn_gone(struct ltn_http_server *s);
 /* Has the connection's output sent in the next round of the loop. */
 void ltn_server_conn_dirty(struct conn *c);
-void ltn_health_check(void *arg, struct ltn_http_request *req);
+
+/* ---- grpc.health.v1 (health.c) ---- */
+
+int ltn_health_routes(struct ltn_http_server *s) ltn_must_check;
+/* Tells watchers of a change. */
+void ltn_health_tick(struct ltn_http_server *s);
+/* Tells them the last state and ends them. */
+void ltn_health_drain(struct ltn_http_server *s);
 
 #endif /* LTN_HTTP_SERVER_INTERNALS_H */

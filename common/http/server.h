@@ -61,9 +61,16 @@ struct ltn_http_conf {
     uint32_t h2_nuisance_per_s;
     uint32_t h2_fault_burst; /* streams this side had to reset for the peer's faults */
     uint32_t h2_fault_per_s;
+    uint64_t h2_ping_interval_ns; /* keepalives may come that often (10 % early is fine) while
+                                     nothing is answered; 0: not judged */
+    uint32_t h2_ping_strikes;     /* so many earlier ones, then GOAWAY "too_many_pings" */
+    /* rates of each tenant: of the tag that authorize set or, without one, of the address; 0: none.
+     * Beyond: 429 with a spread Retry-After, gRPC 14 with RetryInfo. Burst: two seconds' worth. */
+    uint64_t tenant_requests_per_s;
+    uint64_t tenant_bytes_per_s; /* of bodies on the wire */
     /* behaviour */
     bool reuse_port;
-    bool grpc_health;        /* serve grpc.health.v1.Health/Check */
+    bool grpc_health;        /* serve grpc.health.v1.Health */
     const char *server_name; /* Server header; NULL: none. Borrowed for the server's life. */
     uint32_t retry_after_s;  /* hint on 429 and 503 when the caller gives none; at least 1 */
     /* Called on the loop thread with the head of each request, before any byte of the body is
@@ -143,7 +150,8 @@ int ltn_http_server_listen(struct ltn_http_server *s, const char *address,
 /* Port of the index-th listen call; 0 when there is none. */
 uint16_t ltn_http_server_port(const struct ltn_http_server *s, size_t index);
 
-/* What grpc.health.v1 answers: serving (true at first) or not. Any thread. */
+/* What grpc.health.v1 answers: serving (true at first) or not; watchers learn it within a second.
+ * Any thread. */
 void ltn_http_server_set_serving(struct ltn_http_server *s, bool serving);
 
 /* Graceful end: stops accepting, tells HTTP/2 peers (GOAWAY, one round trip, final GOAWAY), answers
@@ -217,15 +225,17 @@ struct ltn_grpc_response {
     const void *body;    /* one message, copied; NULL: empty */
     size_t body_len;
     uint32_t retry_after_ms;             /* RetryInfo in both trailers; 0: none */
+    const char *bad_request;             /* what is at fault, as BadRequest detail; NULL: none */
     const struct ltn_http_field *fields; /* initial metadata, copied */
     size_t field_count;
 };
 
 void ltn_grpc_reply(struct ltn_http_request *req, const struct ltn_grpc_response *resp);
 
-/* Answers an LTN_ERR_* code or -errno in the form the client speaks: gRPC status, or HTTP status
- * with google.rpc.Status (protobuf or JSON) or {"error":...} by the route. Retryable codes carry a
- * hint of retry_after_ms (0: the server's). message NULL: the code's text. */
+/* Answers an LTN_ERR_* code or -errno in the form the client speaks, by the answer matrix
+ * (LTN_ERR_TABLE): gRPC status, or HTTP status with google.rpc.Status (protobuf or JSON) or
+ * {"error":...} by the route. Retryable codes carry a hint of retry_after_ms (0: the server's; at
+ * least 1 s), broken bodies a BadRequest detail. message NULL: the code's text. */
 void ltn_http_reply_error(struct ltn_http_request *req, int rc, const char *message,
                           uint32_t retry_after_ms);
 
@@ -243,6 +253,9 @@ struct ltn_http_stream_ops {
     /* The peer ended its side (it is answered with status 0), took the call back, or is gone. The
      * handle is dead. */
     void (*closed)(void *ctx);
+    /* The peer ended its side and goes on listening: a method whose answers stream. NULL: the
+     * stream is then ended with status 0. */
+    void (*ended)(void *ctx);
 };
 
 /* Bytes that may wait on a stream for a peer that does not take them. */

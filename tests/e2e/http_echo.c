@@ -84,6 +84,39 @@ static void on_bad(void *arg, struct ltn_http_request *req)
     ltn_http_reply_error(req, LTN_ERR_MALFORMED, "bad data", 0);
 }
 
+static const struct {
+    const char *name;
+    int rc;
+} answers[] = {
+#define ANSWER(name, value, grpc, http, retry, text) {#name, value},
+    LTN_ERR_TABLE(ANSWER)
+#undef ANSWER
+        {"OK", 0},
+};
+
+/* Refuses with the row that the header x-answer names. */
+static void on_fail(void *arg, struct ltn_http_request *req)
+{
+    const char *name = ltn_http_header(req, "x-answer");
+    (void)arg;
+    for (size_t i = 0; name != NULL && i < LTN_ARRAY_SIZE(answers); i++) {
+        if (strcmp(answers[i].name, name) == 0) {
+            ltn_http_reply_error(req, answers[i].rc, NULL, 0);
+            return;
+        }
+    }
+    ltn_http_reply_error(req, LTN_ERR_INTERNAL, "no such answer", 0);
+}
+
+/* The names of all rows, so that a test cannot miss one. */
+static int print_answers(void)
+{
+    for (size_t i = 0; i + 1 < LTN_ARRAY_SIZE(answers); i++) {
+        (void)printf("%s\n", answers[i].name);
+    }
+    return 0;
+}
+
 static void on_late(void *arg, struct ltn_http_request *req)
 {
     struct app *app = arg;
@@ -171,6 +204,12 @@ static int add_routes(struct app *app)
         {.methods = LTN_HTTP_POST, .path = "/size", .handle = on_size},
         {.methods = LTN_HTTP_GET, .path = "/big", .flags = LTN_ROUTE_GZIP, .handle = on_big},
         {.methods = LTN_HTTP_GET | LTN_HTTP_POST, .path = "/late", .handle = on_late},
+        {.methods = LTN_HTTP_POST,
+         .path = "/v1/fail",
+         .flags = LTN_ROUTE_STATUS_BODY,
+         .handle = on_fail},
+        {.methods = LTN_HTTP_POST, .path = "/fail", .handle = on_fail},
+        {.path = "/test.Echo/Fail", .flags = LTN_ROUTE_GRPC, .handle = on_fail},
         {.methods = LTN_HTTP_GET,
          .path = "/healthz",
          .flags = LTN_ROUTE_NO_AUTH,
@@ -235,10 +274,13 @@ static bool set_option(struct ltn_http_conf *conf, struct app *app, size_t *budg
         {"max_body", NULL, &conf->max_body_bytes, NULL},
         {"conn_budget", NULL, &conf->connection_budget_bytes, NULL},
         {"budget", NULL, budget, NULL},
+        {"tenant_requests", NULL, &conf->tenant_requests_per_s, NULL},
+        {"tenant_bytes", NULL, &conf->tenant_bytes_per_s, NULL},
         {"max_response", NULL, &conf->max_response_bytes, NULL},
         {"connections", NULL, NULL, &conf->max_connections},
         {"per_ip", NULL, NULL, &conf->max_connections_per_ip},
         {"streams", NULL, NULL, &conf->h2_max_streams},
+        {"ping_ms", &conf->h2_ping_interval_ns, NULL, NULL},
         {"ratio", NULL, NULL, &conf->max_inflate_ratio},
     };
     for (size_t i = 0; i < LTN_ARRAY_SIZE(options); i++) {
@@ -281,6 +323,9 @@ int main(int argc, char **argv)
     struct ltn_errinfo info = {0};
     size_t budget_bytes = 256UL * 1024 * 1024;
     sigset_t set;
+    if (argc == 2 && strcmp(argv[1], "answers") == 0) {
+        return print_answers();
+    }
     ltn_http_conf_default(&conf);
     conf.server_name = "http_echo";
     if (!parse_arguments(argc, argv, &conf, &app, &budget_bytes)) {
