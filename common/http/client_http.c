@@ -16,6 +16,7 @@
 #define DEFAULT_RESPONSE_BYTES (4UL * 1024 * 1024)
 #define MAX_HEAD_BYTES         (64 * 1024)
 #define MAX_REDIRECTS          5L
+#define CA_CACHE_S             60L /* then a changed CA file is seen */
 #define MAX_RETRY_AFTER_S      (24 * 3600)
 
 struct ltn_http_client {
@@ -191,6 +192,13 @@ static void set_options(struct ltn_http_client *c, const struct ltn_http_call *c
     if (call->ca_file != NULL) {
         curl_easy_setopt(h, CURLOPT_CAINFO, call->ca_file);
     }
+    if (call->cert_file != NULL) {
+        curl_easy_setopt(h, CURLOPT_SSLCERT, call->cert_file);
+        curl_easy_setopt(h, CURLOPT_SSLKEY,
+                         call->key_file != NULL ? call->key_file : call->cert_file);
+        curl_easy_setopt(h, CURLOPT_KEYPASSWD, ""); /* never a question at the terminal */
+    }
+    curl_easy_setopt(h, CURLOPT_CA_CACHE_TIMEOUT, CA_CACHE_S);
     if (call->insecure) {
         curl_easy_setopt(h, CURLOPT_SSL_VERIFYPEER, 0L);
         curl_easy_setopt(h, CURLOPT_SSL_VERIFYHOST, 0L);
