@@ -174,7 +174,7 @@ const char *ltn_http_header(const struct ltn_http_request *req, const char *name
 const char *ltn_http_content_type(const struct ltn_http_request *req);
 /* Peer as "10.0.0.7:51234" or "[fd00::7]:51234". */
 const char *ltn_http_peer(const struct ltn_http_request *req);
-/* Name in the client's certificate, "DNS:..." or "URI:...", which was checked; "" without one. On
+/* Name in the client's certificate, "DNS:...", "URI:..." or "CN:...", checked; "" without one. On
  * the loop thread, such as in authorize; valid until it returns. */
 const char *ltn_http_identity(const struct ltn_http_request *req);
 const uint8_t *ltn_http_body(const struct ltn_http_request *req, size_t *ret_len);

@@ -234,10 +234,17 @@ static bool find_name(const struct ltn_tls_server *t, X509 *cert, char out[LTN_T
 void ltn_tls_identity(SSL *ssl, char out[LTN_TLS_IDENTITY_BYTES])
 {
     X509 *cert = SSL_get0_peer_certificate(ssl);
+    char common[64] = "";
     out[0] = '\0';
-    if (cert != NULL) {
-        (void)find_name(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)), cert, out);
+    if (cert == NULL || find_name(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)), cert, out)) {
+        return;
     }
+    (void)X509_NAME_get_text_by_NID(X509_get_subject_name(cert), NID_commonName, common,
+                                    sizeof(common));
+    for (char *p = common; *p != '\0'; p++) {
+        *p = *p > 0x20 && *p < 0x7f ? *p : '?';
+    }
+    (void)snprintf(out, LTN_TLS_IDENTITY_BYTES, "CN:%s", common);
 }
 
 static int on_verify(int ok, X509_STORE_CTX *store)

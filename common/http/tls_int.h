@@ -30,7 +30,7 @@ ssize_t ltn_tls_read(SSL *ssl, uint8_t *dst, size_t n);
 ssize_t ltn_tls_write(SSL *ssl, const uint8_t *src, size_t n);
 
 /* Who the peer's certificate says it is: the first name in it that the server's list allows, else
- * its first; "DNS:..." or "URI:...". "" without a certificate or name. */
+ * its first; "DNS:..." or "URI:...", without such names "CN:...". "" without a certificate. */
 void ltn_tls_identity(SSL *ssl, char out[LTN_TLS_IDENTITY_BYTES]);
 
 /* Why the last call on this thread failed, in words; also empties OpenSSL's queue. */
