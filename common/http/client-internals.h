@@ -26,7 +26,7 @@ struct ltn_grpc_client {
     char *authority;
     char *user_agent;
     char *authorization; /* "Bearer ..."; NULL: none */
-    bool gzip;
+    bool gzip, zstd;     /* one at most */
     uint64_t connect_timeout_ns;
     uint64_t max_age_ns;
     _Atomic uint64_t *cut_ns; /* of the present call; NULL: none */

@@ -27,6 +27,7 @@ struct ltn_grpc_client_conf {
     const char *user_agent;      /* NULL: "lanterne/VERSION". Copied. */
     const char *bearer_token;    /* NULL: none. Copied. */
     bool gzip;                   /* compress requests */
+    bool zstd;                   /* instead of gzip */
     uint64_t connect_timeout_ns; /* 0: 5 s; never beyond a call's deadline */
     uint64_t max_age_ns;         /* reconnect (and resolve again) after this; 0: never */
     size_t max_response_bytes;   /* 0: 4 MiB */
@@ -148,6 +149,8 @@ struct ltn_http_call {
     uint64_t timeout_ns;        /* whole call; must not be 0 */
     size_t max_response_bytes;  /* 0: 4 MiB */
     bool gzip;                  /* compress the body */
+    bool zstd;                  /* instead of gzip */
+    const char *user_agent;     /* NULL: "lanterne/VERSION" */
     const char *ca_file;        /* NULL: the system's */
     const char *cert_file;      /* client certificate, PEM; NULL: none */
     const char *key_file;       /* its key; NULL: in cert_file */

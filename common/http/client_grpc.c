@@ -65,7 +65,8 @@ int ltn_grpc_client_new(const struct ltn_grpc_client_conf *conf,
         return -ENOMEM;
     }
     c->fd = -1;
-    c->gzip = conf->gzip;
+    c->zstd = conf->zstd;
+    c->gzip = conf->gzip && !conf->zstd;
     c->max_age_ns = conf->max_age_ns;
     c->connect_timeout_ns =
         conf->connect_timeout_ns != 0 ? conf->connect_timeout_ns : DEFAULT_CONNECT_NS;
@@ -470,8 +471,8 @@ static int submit(struct ltn_grpc_client *c, const struct ltn_grpc_call *call, u
     nv[n++] = ltn_client_nv("content-type", "application/grpc");
     nv[n++] = ltn_client_nv("user-agent", c->user_agent);
     nv[n++] = ltn_client_nv("grpc-timeout", timeout);
-    if (c->gzip) {
-        nv[n++] = ltn_client_nv("grpc-encoding", "gzip");
+    if (c->gzip || c->zstd) {
+        nv[n++] = ltn_client_nv("grpc-encoding", c->zstd ? "zstd" : "gzip");
     }
     if (c->authorization != NULL) {
         nv[n++] = ltn_client_nv("authorization", c->authorization);
@@ -514,9 +515,11 @@ static int prepare_body(struct ltn_grpc_client *c, const struct ltn_grpc_call *c
 {
     c->body = call->body;
     c->body_len = call->body_len;
-    if (c->gzip) {
+    bool zip = c->gzip || c->zstd;
+    if (zip) {
         ltn_buf_reset(&c->zipped);
-        int rc = ltn_gzip(call->body, call->body_len, &c->zipped);
+        int rc = c->zstd ? ltn_zstd(call->body, call->body_len, &c->zipped)
+                         : ltn_gzip(call->body, call->body_len, &c->zipped);
         if (rc != 0) {
             return rc;
         }
@@ -526,7 +529,7 @@ static int prepare_body(struct ltn_grpc_client *c, const struct ltn_grpc_call *c
     if (c->body_len > UINT32_MAX) {
         return LTN_ERR_TOO_LARGE;
     }
-    ltn_grpc_prefix(c->prefix, c->gzip, (uint32_t)c->body_len);
+    ltn_grpc_prefix(c->prefix, zip, (uint32_t)c->body_len);
     return 0;
 }
 
