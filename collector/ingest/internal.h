@@ -77,6 +77,7 @@ struct ltn_decoder {
     uint64_t *hist_counts; /* LTN_EXPHIST_FULL_BUCKETS */
     struct ltn_buf labels;
     struct ltn_buf json; /* protobuf form of a JSON body */
+    const char *only_cluster; /* NULL: any; see ltn_decoder_confine() */
     /* of the request at work */
     struct ltn_update *u;
     struct ltn_map resources; /* identity -> struct ltn_update_resource */
@@ -97,6 +98,10 @@ struct ltn_decoder {
 /* resource.c: sets resource and target_labels for the group. 0, LTN_ERR_COUNT, LTN_ERR_TOO_LARGE.
  */
 int ltn_decode_resource(struct ltn_decoder *d, const struct ltn_otlp_group *g) ltn_must_check;
+
+/* confine.c: LTN_ERR_FORBIDDEN when the resource names another cluster than the sender's. */
+int ltn_decode_check_cluster(const struct ltn_decoder *d,
+                             struct ltn_otlp_attrs resource) ltn_must_check;
 
 /* apply.c: takes a point of an agent's metric in. *ret_expose says whether it is also a series. 0
  * or LTN_ERR_TOO_LARGE. */
