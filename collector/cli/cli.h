@@ -16,6 +16,7 @@ struct ltn_collector_conf {
     bool db_sync_full;
     uint64_t db_window_keep_ns;
     uint64_t db_history_keep_ns;
+    uint64_t db_log_keep_ns;
     uint64_t window_ns;
     int log_level;
     char *token_file;
@@ -27,7 +28,7 @@ struct ltn_collector_conf {
         struct ltn_conf_strings allow_san;
     } tls;
     uint64_t max_nodes, max_processes, max_jobs, max_series, max_series_per_metric;
-    uint64_t queue_bytes;
+    uint64_t queue_bytes, log_bytes;
     double min_effect_pct;
     struct ltn_collector_limits limits;
     struct ltn_collector_alert_conf {

@@ -18,6 +18,7 @@
 #include "io/loop.h"
 #include "prom/series.h"
 #include "query/query.h"
+#include "serve/logs.h"
 #include "serve/mcp.h"
 #include "serve/serve.h"
 #include "store/store.h"
@@ -44,6 +45,7 @@ struct service {
     struct ltn_query_hub *hub;
     struct ltn_serve serve;
     struct ltn_serve_mcp *mcp;
+    struct ltn_serve_logs *logs;
     struct ltn_timer tick;
     uint64_t expired_ns;
     struct ltn_access *access;
@@ -163,6 +165,8 @@ static int make_state(struct service *s, struct ltn_errinfo *info)
                                    .sync_full = c->db_sync_full,
                                    .window_keep_ns = c->db_window_keep_ns,
                                    .history_keep_ns = c->db_history_keep_ns,
+                                   .log_keep_ns = c->db_log_keep_ns,
+                                   .log_bytes = c->log_bytes,
                                    .queue_items = QUEUE_ITEMS,
                                    .queue_bytes = c->queue_bytes,
                                    .notice = log_notice};
@@ -239,6 +243,8 @@ static int make_servers(struct service *s, struct ltn_errinfo *info)
     };
     if (rc == 0)
         rc = ltn_serve_mcp_new(&mcp, s->api, &s->mcp);
+    if (rc == 0)
+        rc = ltn_serve_logs_new(s->conf->db, 0, s->api, &s->logs);
     return rc == 0 ? 0 : ltn_errinfo_set(info, rc, "routes: %s", ltn_err_str(rc));
 }
 
@@ -321,6 +327,7 @@ static void take_down(struct service *s)
     struct ltn_alerts *alerts = s->alerts;
     ltn_query_hub_stop(s->hub);
     ltn_serve_mcp_free(s->mcp);
+    ltn_serve_logs_free(s->logs);
     s->store = NULL; /* no verdict is made any more that could be kept */
     s->alerts = NULL;
     ltn_store_free(store);

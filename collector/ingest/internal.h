@@ -118,6 +118,10 @@ int ltn_decode_expose(struct ltn_decoder *d, const struct ltn_otlp_group *g,
  */
 void ltn_decode_put_labels(struct ltn_buf *out, struct ltn_otlp_attrs attrs);
 
+/* logs.c: a record that is no agent's incident. 0 or LTN_ERR_TOO_LARGE. */
+int ltn_decode_log(struct ltn_decoder *d, const struct ltn_otlp_group *g,
+                   const struct ltn_otlp_log *log) ltn_must_check;
+
 /* Cleaned copy in the update's arena, cut at max bytes; NULL when it is full. */
 const char *ltn_decode_text(struct ltn_decoder *d, struct ltn_otlp_str s, size_t max);
 /* The string attribute of that key, "" without one; NULL when the arena is full. */

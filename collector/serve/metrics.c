@@ -55,6 +55,8 @@
     X(lanterne_collector_store_commit_seconds_total, COUNTER, "seconds", "Time in transactions.")  \
     X(lanterne_collector_store_bytes, GAUGE, "bytes", "Database and its log on disk.")             \
     X(lanterne_collector_store_writable, GAUGE, "", "0 while the database cannot be written.")     \
+    X(lanterne_collector_logs_total, COUNTER, "", "Log records, by what became of them.")          \
+    X(lanterne_collector_log_bytes, GAUGE, "bytes", "Log records that are kept.")                  \
     X(lanterne_collector_fleet_total, COUNTER, "", "Windows and groups, by what became of them.")  \
     X(lanterne_collector_alerts, GAUGE, "", "Alerts in the table, by state.")                      \
     X(lanterne_collector_alerts_lost_total, COUNTER, "",                                           \
@@ -415,6 +417,12 @@ static void put_store(struct expo *e)
     one(e, OWN_lanterne_collector_store_commit_seconds_total, st.commit_seconds);
     one(e, OWN_lanterne_collector_store_bytes, (double)st.file_bytes);
     one(e, OWN_lanterne_collector_store_writable, st.writable ? 1 : 0);
+    family(e, OWN_lanterne_collector_logs_total);
+    labelled(e, "kind", "stored", st.logs_stored);
+    labelled(e, "kind", "repeated", st.logs_repeated);
+    labelled(e, "kind", "pruned_age", st.logs_pruned_age);
+    labelled(e, "kind", "pruned_bytes", st.logs_pruned_bytes);
+    one(e, OWN_lanterne_collector_log_bytes, (double)st.log_bytes);
 }
 
 static void put_fleet(struct expo *e)
