@@ -20,7 +20,7 @@ struct ltn_agent_options {
     char *user;
     char *cgroup;
     char *listen; /* "auto": what the subcommand does when nothing is said */
-    char *api_token_file;
+    char *api_token_file, *api_cert_file, *api_key_file;
     char *support_bundle; /* check */
     struct ltn_conf_strings pids;
     struct ltn_conf_strings cuda_libs;

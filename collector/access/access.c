@@ -18,6 +18,7 @@ struct ltn_access {
     struct ltn_tokens *tokens;
     struct ltn_tls_server *otlp_tls, *api_tls; /* NULL: cleartext */
     bool tls_required;
+    uint32_t handshakes_per_s;
     bool otlp_wants_cert, api_wants_cert;
     void (*notice)(void *ctx, bool failed, const char *text);
     void *notice_ctx;
@@ -71,6 +72,8 @@ static void guard(struct ltn_access *a, struct ltn_http_conf *hc, struct ltn_tls
 {
     hc->tls = tls;
     hc->tls_required = a->tls_required;
+    hc->handshake_per_s = a->handshakes_per_s;
+    hc->handshake_burst = 2 * a->handshakes_per_s;
     hc->authorize_arg = a;
 }
 
@@ -143,6 +146,7 @@ static int make(struct ltn_access *a, const struct ltn_access_conf *c, struct lt
 {
     int rc = ltn_access_check(c, info);
     a->tls_required = c->tls_required;
+    a->handshakes_per_s = c->handshakes_per_s;
     a->otlp_wants_cert = c->client_cert != LTN_CLIENT_CERT_OFF;
     a->api_wants_cert = c->client_cert == LTN_CLIENT_CERT_ALL;
     a->tokens = ltn_tokens_new();

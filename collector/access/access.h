@@ -24,6 +24,7 @@ struct ltn_access_conf {
     const char *const *allow; /* as of struct ltn_tls_server_conf */
     size_t allow_count;
     bool tls_required;
+    uint32_t handshakes_per_s; /* of each listener; twice as many at once */
     /* What a reload came to, in words; failed: the old stays in force. NULL: not told. */
     void (*notice)(void *ctx, bool failed, const char *text);
     void *notice_ctx;

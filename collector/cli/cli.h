@@ -25,6 +25,7 @@ struct ltn_collector_conf {
         char *cert_file, *key_file, *client_ca_file;
         int require_client_cert; /* enum ltn_access_client_cert */
         bool required;
+        uint64_t handshakes_per_s;
         struct ltn_conf_strings allow_san;
     } tls;
     uint64_t max_nodes, max_processes, max_jobs, max_series, max_series_per_metric;

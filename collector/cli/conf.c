@@ -99,6 +99,13 @@ static const struct ltn_conf_key keys[] = {
      .offset = AT(tls.required),
      .def = "false",
      .doc = "Refuse cleartext that does not come from this machine."},
+    {.key = "tls.handshakes_per_s",
+     .type = LTN_CONF_U64,
+     .offset = AT(tls.handshakes_per_s),
+     .def = "500",
+     .min = 1,
+     .max = 100000,
+     .doc = "TLS handshakes a second, twice as many at once; further connections are closed."},
     {.key = "tls.client_ca_file",
      .type = LTN_CONF_STRING,
      .offset = AT(tls.client_ca_file),
@@ -296,6 +303,7 @@ void ltn_collector_access_conf(const struct ltn_collector_conf *c, struct ltn_ac
         .allow = (const char *const *)c->tls.allow_san.items,
         .allow_count = c->tls.allow_san.n,
         .tls_required = c->tls.required,
+        .handshakes_per_s = (uint32_t)c->tls.handshakes_per_s,
     };
 }
 
