@@ -23,6 +23,8 @@
 #define LTN_OTLP_HTTP_METRICS "/v1/metrics"
 #define LTN_OTLP_HTTP_LOGS    "/v1/logs"
 
+enum ltn_otlp_signal { LTN_OTLP_METRICS, LTN_OTLP_LOGS, LTN_OTLP_TRACES };
+
 /* Flag of a data point: the series has ended here, the point carries no value. */
 #define LTN_OTLP_NO_RECORDED_VALUE 1u
 
