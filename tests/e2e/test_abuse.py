@@ -746,7 +746,7 @@ def test_memory_used_up(procs, tmp_path):
 
 
 def test_out_of_descriptors(procs, tmp_path):
-    """No descriptor left: those connected are served, accepting goes on when there are some again, the CPU is not burnt."""
+    """No descriptor left: those connected are served, accepting pauses, and goes on when there are some again."""
     collector, honest = attacked(procs, tmp_path, "--otlp-max-connections-per-address", "4000")
     pid = collector.process.pid
     used = len(os.listdir(f"/proc/{pid}/fd"))
@@ -758,21 +758,14 @@ def test_out_of_descriptors(procs, tmp_path):
         socks = [stack.enter_context(au.Target(collector).connect()) for _ in range(50)]
         for s in socks:
             send_all(s, b"POST")
-        cpu = os.times()
-        ticks = _cpu_ticks(pid)
+        began = time.monotonic()
         for _ in range(20):
             cu.export(channel, b"")
-            time.sleep(0.01)
-        assert _cpu_ticks(pid) - ticks < (os.times().elapsed - cpu.elapsed) * os.sysconf("SC_CLK_TCK") * 0.8 + 2
+            time.sleep(0.02)
     harness.wait_until(lambda: collector.post("/v1/metrics", b"")[0] == 200, 10, "being served again")
     assert au.Memory(pid).now() - before < au.Memory.mib(16)
-    assert collector.metric("lanterne_collector_http_total", server="otlp", kind="accept_errors") > 0
-
-
-def _cpu_ticks(pid):
-    with open(f"/proc/{pid}/stat", encoding="ascii") as f:
-        parts = f.read().rsplit(")", 1)[1].split()
-    return int(parts[11]) + int(parts[12])
+    errors = collector.metric("lanterne_collector_http_total", server="otlp", kind="accept_errors")
+    assert 0 < errors < 20 + 20 * (time.monotonic() - began), errors  # it pauses, ten times a second
 
 
 def test_goaway_and_drain(procs, tmp_path):
