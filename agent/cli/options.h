@@ -15,6 +15,7 @@ struct ltn_agent_options {
     char *cluster;
     char *collector;
     char *token_file;
+    char *collector_ca_file, *collector_cert_file, *collector_key_file, *collector_server_name;
     char *db;
     char *user;
     char *cgroup;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "access/scope.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "ingest/decode.h"
@@ -79,6 +80,7 @@ const struct ltn_ingest_stats *ltn_ingest_stats(const struct ltn_ingest *in)
 static void refuse(struct ltn_ingest *in, struct ltn_http_request *req, int rc)
 {
     uint32_t retry_ms = 0;
+    const char *message = NULL;
     if (rc == LTN_ERR_DISK) {
         in->stats.rejected_disk++;
         retry_ms = RETRY_DISK_MS;
@@ -88,10 +90,13 @@ static void refuse(struct ltn_ingest *in, struct ltn_http_request *req, int rc)
     } else if (ltn_err_retryable(rc)) {
         in->stats.rejected_busy++;
         retry_ms = RETRY_BUSY_MS;
+    } else if (rc == LTN_ERR_FORBIDDEN) {
+        in->stats.rejected_forbidden++;
+        message = "the token is for another cluster";
     } else {
         in->stats.rejected_malformed++;
     }
-    ltn_http_reply_error(req, rc, NULL, retry_ms);
+    ltn_http_reply_error(req, rc, message, retry_ms);
 }
 
 /* Header text: what is not printable ASCII, and the separators, become '?'. */
@@ -276,12 +281,16 @@ static void take(struct ltn_ingest *in, struct ltn_http_request *req, enum ltn_o
         refuse(in, req, LTN_ERR_CLOSED);
         return;
     }
+    const char *cluster = ltn_scope_cluster(req);
+    ltn_decoder_confine(in->decoder, cluster);
     uint64_t began = ltn_now_mono_ns();
     if (!take_body(in, req, signal, &body))
         return;
     int rc = decode(in, signal, &body, &d);
     ltn_decode_json_done(in->decoder);
     in->stats.decode_seconds += (double)(ltn_now_mono_ns() - began) / 1e9;
+    if (rc == 0 && (rc = ltn_confine_nodes(in->fleet, d.update, cluster)) != 0)
+        ltn_update_free(d.update);
     if (rc != 0) {
         refuse(in, req, rc);
         return;

@@ -77,6 +77,7 @@ struct ltn_decoder {
     uint64_t *hist_counts; /* LTN_EXPHIST_FULL_BUCKETS */
     struct ltn_buf labels;
     struct ltn_buf json; /* protobuf form of a JSON body */
+    const char *only_cluster; /* NULL: any; see ltn_decoder_confine() */
     /* of the request at work */
     struct ltn_update *u;
     struct ltn_map resources; /* identity -> struct ltn_update_resource */
@@ -98,6 +99,10 @@ struct ltn_decoder {
  */
 int ltn_decode_resource(struct ltn_decoder *d, const struct ltn_otlp_group *g) ltn_must_check;
 
+/* confine.c: LTN_ERR_FORBIDDEN when the resource names another cluster than the sender's. */
+int ltn_decode_check_cluster(const struct ltn_decoder *d,
+                             struct ltn_otlp_attrs resource) ltn_must_check;
+
 /* apply.c: takes a point of an agent's metric in. *ret_expose says whether it is also a series. 0
  * or LTN_ERR_TOO_LARGE. */
 int ltn_decode_agent_number(struct ltn_decoder *d, const struct ltn_otlp_number *p,
@@ -112,6 +117,10 @@ int ltn_decode_expose(struct ltn_decoder *d, const struct ltn_otlp_group *g,
 /* Appends attributes as labels, sorted by name, after what is in out. Colliding names are joined.
  */
 void ltn_decode_put_labels(struct ltn_buf *out, struct ltn_otlp_attrs attrs);
+
+/* logs.c: a record that is no agent's incident. 0 or LTN_ERR_TOO_LARGE. */
+int ltn_decode_log(struct ltn_decoder *d, const struct ltn_otlp_group *g,
+                   const struct ltn_otlp_log *log) ltn_must_check;
 
 /* Cleaned copy in the update's arena, cut at max bytes; NULL when it is full. */
 const char *ltn_decode_text(struct ltn_decoder *d, struct ltn_otlp_str s, size_t max);

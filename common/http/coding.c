@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 
+#define ZSTD_LEVEL       1
 #define GZIP_WINDOW_BITS (15 + 16)
 #define FIRST_STEP_BYTES 4096
 #define MAX_STEP_BYTES   (1024 * 1024)
@@ -224,6 +225,21 @@ int ltn_gzip(const void *p, size_t n, struct ltn_buf *out)
     }
     (void)deflateEnd(&gz);
     return rc;
+}
+
+int ltn_zstd(const void *p, size_t n, struct ltn_buf *out)
+{
+    size_t bound = ZSTD_compressBound(n);
+    uint8_t *dst = ltn_buf_reserve(out, bound);
+    if (dst == NULL) {
+        return ltn_buf_error(out);
+    }
+    size_t made = ZSTD_compress(dst, bound, p, n, ZSTD_LEVEL);
+    if (ZSTD_isError(made)) {
+        return -ENOMEM;
+    }
+    ltn_buf_commit(out, made);
+    return 0;
 }
 
 /* The quality of one list element is zero: "gzip;q=0", "gzip; q=0.000". */

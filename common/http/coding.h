@@ -47,6 +47,9 @@ int ltn_inflate(struct ltn_inflater *z, enum ltn_coding coding, const uint8_t *p
 /* Appends the gzip form of n bytes. 0, -ENOMEM or of the buffer. */
 int ltn_gzip(const void *p, size_t n, struct ltn_buf *out) ltn_must_check;
 
+/* Appends the zstd form of n bytes. 0, -ENOMEM or of the buffer. */
+int ltn_zstd(const void *p, size_t n, struct ltn_buf *out) ltn_must_check;
+
 /* True when an Accept-Encoding value admits gzip. NULL: no. */
 bool ltn_accepts_gzip(const char *accept_encoding);
 

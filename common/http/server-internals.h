@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/map.h"
 #include "http/answer.h"
+#include "http/bucket.h"
 #include "http/coding.h"
 #include "http/grpc.h"
 #include "http/h1.h"
@@ -201,6 +202,16 @@ void ltn_conn_drain_final(struct conn *c);
 /* A body's budget was given back: credit withheld may go out. */
 void ltn_conn_relieved(struct conn *c);
 
+/* ---- TLS (transport_tls.c) ---- */
+
+/* The transport of a server with a certificate; takes fd. read is NULL when memory is out. */
+struct ltn_transport ltn_transport_tls(struct conn *c, int fd);
+/* True while a handshake goes on; *ret_want_write: it waits until the socket takes bytes. */
+bool ltn_conn_in_handshake(const struct conn *c, bool *ret_want_write);
+bool ltn_conn_is_secure(const struct conn *c);
+/* True when another protocol was agreed on than the one now begun. */
+bool ltn_conn_alpn_denies(const struct conn *c, bool h2);
+
 /* ---- exchange: from a head to a handler and back ---- */
 
 extern const struct ltn_session_sink ltn_exchange_sink; /* arg: struct conn */
@@ -277,6 +288,7 @@ struct ltn_http_server {
     size_t watch_count;
     struct ltn_inflater *inflater;
     struct ltn_rate *rate; /* NULL: no limits */
+    struct ltn_bucket handshakes;
     struct counters counters;
     uint8_t scratch_in[LTN_SCRATCH_BYTES];
     uint8_t scratch_out[LTN_SCRATCH_BYTES];

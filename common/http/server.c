@@ -57,6 +57,9 @@ void ltn_http_conf_default(struct ltn_http_conf *conf)
         .h2_fault_per_s = 10,
         .h2_ping_interval_ns = 10 * LTN_NS_PER_S,
         .h2_ping_strikes = 2,
+        .handshake_timeout_ns = 10 * LTN_NS_PER_S,
+        .handshake_burst = 1000,
+        .handshake_per_s = 500,
         .grpc_health = true,
         .retry_after_s = 5,
     };
@@ -141,6 +144,7 @@ static uint64_t sweep_step(const struct ltn_http_conf *conf)
     const uint64_t times[] = {
         conf->first_byte_timeout_ns, conf->headers_timeout_ns, conf->idle_timeout_ns,
         conf->request_timeout_ns,    conf->body_grace_ns,      conf->write_timeout_ns,
+        conf->handshake_timeout_ns,
     };
     uint64_t step = MAX_SWEEP_NS;
     for (size_t i = 0; i < LTN_ARRAY_SIZE(times); i++) {
@@ -209,6 +213,7 @@ struct ltn_http_server *ltn_http_server_new(struct ltn_loop *loop, const struct 
     s->conf = *conf;
     atomic_init(&s->serving, true);
     ltn_map_init(&s->per_ip, conf->max_connections + 1);
+    ltn_bucket_init(&s->handshakes, conf->handshake_burst, conf->handshake_per_s);
     s->core = core_new(s, budget);
     s->inflater = ltn_inflater_new(conf->zstd_window_log_max);
     bool limited = conf->tenant_requests_per_s != 0 || conf->tenant_bytes_per_s != 0;

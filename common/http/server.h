@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * HTTP server: gRPC over h2c, plain HTTP/2 and HTTP/1.1 on one port, told apart by the first bytes.
- * A server belongs to the thread of its loop. Several servers (one loop and thread each) may listen
- * on the same address with reuse_port and share one budget.
+ * HTTP server: gRPC, plain HTTP/2 and HTTP/1.1 on one port, over TLS or not, told apart by the
+ * first bytes. A server belongs to the thread of its loop. Several servers (one loop and thread
+ * each) may listen on the same address with reuse_port and share one budget.
  *
  * A handler gets a complete request: the body is whole, decompressed and, for gRPC, freed of its
  * framing. The handler owns the request until it gives it back with exactly one of the reply calls,
@@ -27,6 +27,7 @@ struct ltn_http_server;
 struct ltn_http_budget;
 struct ltn_http_request;
 struct ltn_http_stream_ops;
+struct ltn_tls_server;
 
 /* ---- configuration ---- */
 
@@ -68,6 +69,14 @@ struct ltn_http_conf {
      * Beyond: 429 with a spread Retry-After, gRPC 14 with RetryInfo. Burst: two seconds' worth. */
     uint64_t tenant_requests_per_s;
     uint64_t tenant_bytes_per_s; /* of bodies on the wire */
+    /* TLS */
+    struct ltn_tls_server *tls; /* from http/tls.h; then each port speaks TLS and cleartext, told
+                                   apart by the first byte. NULL: cleartext only. Borrowed for the
+                                   server's life. */
+    bool tls_required;          /* cleartext is refused unless it comes from this machine */
+    uint64_t handshake_timeout_ns;
+    uint32_t handshake_burst; /* handshakes that may begin at once, and per second */
+    uint32_t handshake_per_s;
     /* behaviour */
     bool reuse_port;
     bool grpc_health;        /* serve grpc.health.v1.Health */
@@ -173,6 +182,9 @@ const char *ltn_http_header(const struct ltn_http_request *req, const char *name
 const char *ltn_http_content_type(const struct ltn_http_request *req);
 /* Peer as "10.0.0.7:51234" or "[fd00::7]:51234". */
 const char *ltn_http_peer(const struct ltn_http_request *req);
+/* Name in the client's certificate, "DNS:...", "URI:..." or "CN:...", checked; "" without one. On
+ * the loop thread, such as in authorize; valid until it returns. */
+const char *ltn_http_identity(const struct ltn_http_request *req);
 const uint8_t *ltn_http_body(const struct ltn_http_request *req, size_t *ret_len);
 bool ltn_http_is_grpc(const struct ltn_http_request *req);
 int ltn_http_version(const struct ltn_http_request *req);          /* 10, 11 or 20 */
@@ -281,6 +293,11 @@ void ltn_http_stream_end(struct ltn_http_request *stream, int status, const char
     X(accept_errors, "accept failures such as a lack of descriptors")                              \
     X(connections_h1, "connections that spoke HTTP/1")                                             \
     X(connections_h2, "connections that spoke HTTP/2")                                             \
+    X(connections_tls, "connections that agreed on TLS")                                           \
+    X(tls_handshakes_failed, "TLS handshakes that failed, such as for a wrong certificate")        \
+    X(tls_handshakes_limited, "connections closed at once: too many TLS handshakes")               \
+    X(timeouts_handshake, "TLS handshakes that took too long")                                     \
+    X(cleartext_refused, "connections refused for not speaking TLS")                               \
     X(protocol_errors, "connections ended for breaking the protocol")                              \
     X(timeouts_first_byte, "connections that never sent a byte")                                   \
     X(timeouts_head, "request heads that took too long")                                           \

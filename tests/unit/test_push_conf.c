@@ -38,8 +38,10 @@ static void where_it_goes(void **state)
         {"OTEL_EXPORTER_OTLP_ENDPOINT=c:9999", "grpc", true, "c:9999"},
         {"OTEL_EXPORTER_OTLP_ENDPOINT=http://[::1]:4317/", "grpc", true, "[::1]:4317"},
         {"OTEL_EXPORTER_OTLP_ENDPOINT=[::1]", "grpc", true, "[::1]:4317"},
-        {"OTEL_EXPORTER_OTLP_ENDPOINT=https://c:4317", NULL, false, "https://c:4317/v1/metrics"},
-        {"OTEL_EXPORTER_OTLP_ENDPOINT=https://c:4317", "grpc", true, NULL},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT=https://c:4318", NULL, false, "https://c:4318/v1/metrics"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT=https://c", NULL, false, "https://c/v1/metrics"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT=https://c:4317", NULL, true, "c:4317"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT=https://c", "grpc", true, "c:443"},
         {"OTEL_EXPORTER_OTLP_ENDPOINT=ftp://c", "http/protobuf", false, NULL},
         {"OTEL_EXPORTER_OTLP_ENDPOINT=http://c d", NULL, false, NULL},
     };

@@ -224,6 +224,8 @@ static void percentiles_come_from_the_histogram(void **state)
            "WHERE op = 'cudaLaunchKernel'",
            "1");
     expect("SELECT hist_count(hist_merge(hist)) FROM op_windows", "600");
+    expect("SELECT replayed || ' ' || replayed_bytes FROM op_stats WHERE op = 'cudaLaunchKernel'",
+           "7 700");
     expect(
         "SELECT hist_quantile(hist_merge(hist), 1.0) BETWEEN 3000000 AND 4500000 FROM op_windows",
         "1");
