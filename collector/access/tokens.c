@@ -18,7 +18,7 @@
 /* Tokens are kept and looked up by their SHA-256, so that how long a comparison takes says nothing
  * about them. */
 struct ltn_tokens {
-    EVP_MD *sha256;
+    EVP_MD *sha256;           /* NULL until there is a file */
     struct ltn_map by_digest; /* -> const char *, the cluster; any_cluster for every */
     struct ltn_map clusters;  /* name -> its own copy; grows, so that names stay valid */
 };
@@ -33,11 +33,6 @@ struct ltn_tokens *ltn_tokens_new(void)
     }
     ltn_map_init(&t->by_digest, LTN_TOKENS_MAX);
     ltn_map_init(&t->clusters, LTN_TOKENS_MAX);
-    t->sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
-    if (t->sha256 == NULL) {
-        ltn_tokens_free(t);
-        return NULL;
-    }
     return t;
 }
 
@@ -67,7 +62,7 @@ bool ltn_tokens_find(const struct ltn_tokens *t, const char *token, const char *
 {
     uint8_t digest[DIGEST_BYTES];
     size_t n = strlen(token);
-    if (n == 0 || n > MAX_TOKEN_BYTES || !digest_of(t, token, n, digest)) {
+    if (t->sha256 == NULL || n == 0 || n > MAX_TOKEN_BYTES || !digest_of(t, token, n, digest)) {
         return false;
     }
     const char *cluster = ltn_map_get(&t->by_digest, digest, sizeof(digest));
@@ -180,7 +175,11 @@ static int parse(struct ltn_tokens *t, struct ltn_map *into, char *text, const c
 int ltn_tokens_load(struct ltn_tokens *t, const char *path, struct ltn_errinfo *info)
 {
     char *text = calloc(1, MAX_FILE_BYTES);
-    if (text == NULL) {
+    if (t->sha256 == NULL) {
+        t->sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
+    }
+    if (text == NULL || t->sha256 == NULL) {
+        free(text);
         return ltn_errinfo_set(info, -ENOMEM, "out of memory");
     }
     struct ltn_map fresh;

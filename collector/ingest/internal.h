@@ -76,7 +76,7 @@ struct ltn_decoder {
     struct ltn_otlp_reader *reader;
     uint64_t *hist_counts; /* LTN_EXPHIST_FULL_BUCKETS */
     struct ltn_buf labels;
-    struct ltn_buf json; /* protobuf form of a JSON body */
+    struct ltn_buf json;      /* protobuf form of a JSON body */
     const char *only_cluster; /* NULL: any; see ltn_decoder_confine() */
     /* of the request at work */
     struct ltn_update *u;

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "http/server.h"
+#include "http/tls.h"
 #include "io/loop.h"
 
 #define BIG_BYTES (4UL * 1024 * 1024)
@@ -29,6 +30,8 @@ struct app {
     pthread_t worker;
     atomic_bool stop;
     char *big;
+    struct ltn_tls_server_conf tls; /* cert_file NULL: cleartext only */
+    const char *allow[1];
 };
 
 static void on_echo(void *arg, struct ltn_http_request *req)
@@ -44,6 +47,7 @@ static void on_echo(void *arg, struct ltn_http_request *req)
         {"x-query", ltn_http_query(req)},
         {"x-rest", ltn_http_path_rest(req)},
         {"x-peer", ltn_http_peer(req)},
+        {"x-identity", ltn_http_identity(req)},
     };
     const struct ltn_http_response resp = {
         .status = 200,
@@ -248,6 +252,19 @@ static bool set_option(struct ltn_http_conf *conf, struct app *app, size_t *budg
                        const char *value)
 {
     uint64_t v;
+    const struct {
+        const char *key;
+        const char **text;
+    } texts[] = {{"cert", &app->tls.cert_file},
+                 {"key", &app->tls.key_file},
+                 {"client_ca", &app->tls.client_ca_file},
+                 {"allow", &app->allow[0]}};
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(texts); i++) {
+        if (strcmp(key, texts[i].key) == 0) {
+            *texts[i].text = value;
+            return true;
+        }
+    }
     if (strcmp(key, "token") == 0) {
         app->token = value;
         conf->authorize = authorize;
@@ -271,6 +288,9 @@ static bool set_option(struct ltn_http_conf *conf, struct app *app, size_t *budg
         {"write_ms", &conf->write_timeout_ns, NULL, NULL},
         {"age_ms", &conf->max_connection_age_ns, NULL, NULL},
         {"late_ms", &app->late_ns, NULL, NULL},
+        {"handshake_ms", &conf->handshake_timeout_ns, NULL, NULL},
+        {"handshake_burst", NULL, NULL, &conf->handshake_burst},
+        {"handshake_per_s", NULL, NULL, &conf->handshake_per_s},
         {"max_body", NULL, &conf->max_body_bytes, NULL},
         {"conn_budget", NULL, &conf->connection_budget_bytes, NULL},
         {"budget", NULL, budget, NULL},
@@ -342,6 +362,15 @@ int main(int argc, char **argv)
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
     (void)sigaddset(&set, SIGUSR1);
+    if (app.tls.cert_file != NULL) {
+        app.tls.require_client_cert = app.tls.client_ca_file != NULL;
+        app.tls.allow = app.allow;
+        app.tls.allow_count = app.allow[0] != NULL ? 1 : 0;
+        if (ltn_tls_server_new(&app.tls, &conf.tls, &info) != 0) {
+            (void)fprintf(stderr, "cannot start: %s\n", info.msg);
+            return 1;
+        }
+    }
     app.server = ltn_http_server_new(app.loop, &conf, budget);
     if (app.server == NULL || ltn_loop_signals(app.loop, &set, on_signal, &app) != 0 ||
         add_routes(&app) != 0 || ltn_http_server_listen(app.server, "127.0.0.1:0", &info) != 0 ||
@@ -357,6 +386,7 @@ int main(int argc, char **argv)
     ltn_chan_close(app.late);
     (void)pthread_join(app.worker, NULL);
     ltn_http_server_free(app.server);
+    ltn_tls_server_free(conf.tls);
     ltn_loop_free(app.loop);
     ltn_chan_free(app.late, NULL);
     ltn_http_budget_free(budget);

@@ -202,7 +202,7 @@ def test_grpcio_calls_during_a_restart(collector):
     def client(n):
         sent, codes = [], []
         with grpc.insecure_channel(f"127.0.0.1:{collector.port}", options=[
-                ("grpc.initial_reconnect_backoff_ms", 50), ("grpc.min_reconnect_backoff_ms", 50),
+                ("grpc.initial_reconnect_backoff_ms", 50), ("grpc.min_reconnect_backoff_ms", 2000),
                 ("grpc.max_reconnect_backoff_ms", 100), ("grpc.enable_retries", 0)]) as channel:
             call = channel.unary_unary(cu.GRPC_LOGS)
             while not stop.is_set() or not sent:
