@@ -105,10 +105,11 @@ void ltn_h1_fail(struct ltn_h1 *s, int status)
         /* No request is known that could choose the form: a google.rpc.Status in JSON. */
         const char *text = ltn_http_reason(status);
         (void)ltn_buf_printf(&s->out,
-                             "HTTP/1.1 %d %s\r\nconnection: close\r\n"
+                             "HTTP/1.1 %d %s\r\nconnection: close\r\n%s"
                              "content-type: application/json\r\ncontent-length: %zu\r\n\r\n"
                              "{\"message\":\"%s\"}",
-                             status, text, strlen(text) + strlen("{\"message\":\"\"}"), text);
+                             status, text, status == 503 ? "retry-after: 5\r\n" : "",
+                             strlen(text) + strlen("{\"message\":\"\"}"), text);
     }
     s->replied = true;
     s->closing = true;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grpc.health.v1: Check, List and Watch, of the server as a whole and of each registered service.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +9,7 @@
 
 #define MAX_REQUEST_BYTES 4096
 #define MAX_LIST_BYTES    (16 * 1024)
+#define MAX_WATCHES       1000 /* nobody had to show a token for them */
 
 enum health_status { HEALTH_SERVING = 1, HEALTH_NOT_SERVING = 2, HEALTH_SERVICE_UNKNOWN = 3 };
 
@@ -148,6 +148,7 @@ static void unlink_watch(struct ltn_health_watch *w)
     if (w->next != NULL) {
         w->next->prev = w->prev;
     }
+    w->server->watch_count--;
     free(w);
 }
 
@@ -161,10 +162,11 @@ static void end_watch(struct ltn_health_watch *w, int rc, const char *message)
 static int on_watch_open(void *arg, struct ltn_http_request *stream, void **ret_ctx)
 {
     struct ltn_http_server *s = arg;
-    struct ltn_health_watch *w = calloc(1, sizeof(*w));
+    struct ltn_health_watch *w = s->watch_count < MAX_WATCHES ? calloc(1, sizeof(*w)) : NULL;
     if (w == NULL) {
-        return -ENOMEM;
+        return LTN_ERR_BUSY;
     }
+    s->watch_count++;
     w->server = s;
     w->stream = stream;
     w->next = s->watches;

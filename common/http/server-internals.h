@@ -285,6 +285,7 @@ struct ltn_http_server {
     void *drained_arg;
     atomic_bool serving;
     struct ltn_health_watch *watches; /* calls of Health/Watch */
+    size_t watch_count;
     struct ltn_inflater *inflater;
     struct ltn_rate *rate; /* NULL: no limits */
     struct ltn_bucket handshakes;

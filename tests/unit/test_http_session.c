@@ -217,6 +217,28 @@ static void test_h1_refusals(void **state)
     }
 }
 
+/* What the session answers by itself is whole: a JSON body of the length that is said. */
+static void test_h1_own_answers(void **state)
+{
+    (void)state;
+    static const int statuses[] = {400, 408, 414, 417, 431, 501, 503, 505};
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(statuses); i++) {
+        struct rig *r = h1_rig();
+        ltn_h1_fail(r->h1, statuses[i]);
+        pull(r, 100);
+        const char *body = strstr((char *)r->out, "\r\n\r\n");
+        const char *length = strstr((char *)r->out, "content-length: ");
+        assert_non_null(body);
+        assert_non_null(length);
+        assert_int_equal(strtoul(length + strlen("content-length: "), NULL, 10), strlen(body + 4));
+        assert_true(strncmp(body + 4, "{\"message\":\"", 12) == 0);
+        bool retry = strstr((char *)r->out, "retry-after: ") != NULL;
+        assert_int_equal(retry, statuses[i] == 503);
+        assert_true(ltn_h1_closing(r->h1));
+        rig_free(r);
+    }
+}
+
 static void test_h1_continue_and_early_answer(void **state)
 {
     (void)state;
@@ -499,6 +521,7 @@ int main(void)
         cmocka_unit_test(test_h1_every_cut),
         cmocka_unit_test(test_h1_pipelined_waits),
         cmocka_unit_test(test_h1_refusals),
+        cmocka_unit_test(test_h1_own_answers),
         cmocka_unit_test(test_h1_continue_and_early_answer),
         cmocka_unit_test(test_h2_exchange_every_cut),
         cmocka_unit_test(test_h2_credit_only_when_given),
