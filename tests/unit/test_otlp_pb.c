@@ -196,7 +196,7 @@ static void test_write_nested(void **state)
     memset(blob, 'x', sizeof(blob));
     for (size_t i = 0; i < LTN_ARRAY_SIZE(sizes); i++) {
         struct ltn_buf b;
-        struct ltn_pb_cur c, sub, leaf;
+        struct ltn_pb_cur c, sub = {.p = NULL}, leaf = {.p = NULL};
         struct ltn_pb_field f;
         ltn_buf_init(&b, 1 << 22);
         size_t outer = ltn_pb_open(&b, 1);
