@@ -38,6 +38,7 @@ ANSWERS = {
     "old-names": ("warn", "warn", "warn"),
     "snake-case": ("warn", "warn", "warn"),
     "enum-name": (400, "warn", "warn"),
+    "exp-scale-20": ("{}", "warn", "warn"),
     "nul-and-not-utf8": ("warn", 1, "warn"),
     "flood": ("warn", "warn", "warn"),
 }
