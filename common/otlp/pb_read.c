@@ -18,10 +18,7 @@ const uint8_t *ltn_pb_take_slow(const uint8_t *p, const uint8_t *end, uint64_t *
     uint64_t v = 0;
     for (unsigned i = 0; i < VARINT_MAX_BYTES && p < end; i++) {
         uint8_t byte = *p++;
-        if (i == VARINT_MAX_BYTES - 1 && byte > 1) {
-            break;
-        }
-        v |= (uint64_t)(byte & 0x7f) << (7 * i);
+        v |= (uint64_t)(byte & 0x7f) << (7 * i); /* bits above 64 fall away */
         if (byte < 0x80) {
             *ret = v;
             return p;

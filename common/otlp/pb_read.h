@@ -4,7 +4,8 @@
  * The depth that is left is part of the cursor, so that it cannot be forgotten. A cursor belongs to
  * one thread; the bytes must outlive it and everything read through it.
  *
- * Refused as LTN_ERR_MALFORMED: varints of more than 10 bytes or above 64 bits, field number 0 or
+ * Refused as LTN_ERR_MALFORMED: varints of more than 10 bytes (bits above 64 fall away, as in
+ * Google's library), field number 0 or
  * above 2^29-1, wire types 6 and 7, groups that do not end, and lengths beyond the end. Groups,
  * which no message here has, are skipped; they nest no deeper than messages may.
  */
