@@ -200,21 +200,23 @@ def test_grpcio_calls_during_a_restart(collector):
     is acknowledged, every record is kept once."""
     stop = threading.Event()
     def client(n):
-        sent, codes = [], []
-        with grpc.insecure_channel(f"127.0.0.1:{collector.port}", options=[
-                ("grpc.initial_reconnect_backoff_ms", 50), ("grpc.min_reconnect_backoff_ms", 50),
-                ("grpc.max_reconnect_backoff_ms", 100), ("grpc.enable_retries", 0)]) as channel:
-            call = channel.unary_unary(cu.GRPC_LOGS)
-            while not stop.is_set() or not sent:
-                body = f"{n}-{len(sent)}"
-                while True:
-                    try:
-                        call(log_request("restart", [body], NOW + len(sent)), timeout=10)
-                        break
-                    except grpc.RpcError as e:
-                        codes.append(e.code())
-                        time.sleep(0.02)
-                sent.append(body)
+        sent, codes, channel = [], [], None
+        while not stop.is_set() or not sent:
+            body = f"{n}-{len(sent)}"
+            while True:
+                # A new channel after a failure: the library's back-off would be all that is waited for.
+                channel = channel or grpc.insecure_channel(f"127.0.0.1:{collector.port}", options=[
+                    ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)])
+                try:
+                    channel.unary_unary(cu.GRPC_LOGS)(log_request("restart", [body], NOW + len(sent)), timeout=10)
+                    break
+                except grpc.RpcError as e:
+                    codes.append(e.code())
+                    channel.close()
+                    channel = None
+                    time.sleep(0.02)
+            sent.append(body)
+        channel.close()
         return sent, codes
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         futures = [pool.submit(client, n) for n in range(8)]
