@@ -134,9 +134,10 @@ int ltn_decode_agent_histogram(struct ltn_decoder *d,
 /* Notes the scope and the metric for what follows. */
 void ltn_decode_begin_metric(struct ltn_decoder *d, const struct ltn_otlp_group *g,
                              const struct ltn_otlp_metric *m);
-/* A point like one seen before: 0 taken, LTN_OTLP_WANT_ATTRS, -ENOMEM. */
-int ltn_decode_number_raw(struct ltn_decoder *d, const struct ltn_otlp_metric *m,
-                          const struct ltn_otlp_number *p) ltn_must_check;
+/* Points like some seen before: how many were taken, from the first on (LTN_OTLP_AHEAD at most), or
+ * -ENOMEM. */
+int ltn_decode_numbers_raw(struct ltn_decoder *d, const struct ltn_otlp_metric *m,
+                           const struct ltn_otlp_number *p, size_t n) ltn_must_check;
 /* A point with its attributes. 0 or -ENOMEM. */
 int ltn_decode_number(struct ltn_decoder *d, const struct ltn_otlp_group *g,
                       const struct ltn_otlp_metric *m,

@@ -40,8 +40,9 @@ struct ltn_otlp_reader {
     uint32_t scope_n;
     uint32_t metric_n;
     uint32_t record_n;
-    int (*on_number_raw)(void *ctx, const struct ltn_otlp_group *g, const struct ltn_otlp_metric *m,
-                         const struct ltn_otlp_number *p);
+    int (*on_numbers_raw)(void *ctx, const struct ltn_otlp_group *g,
+                          const struct ltn_otlp_metric *m, const struct ltn_otlp_number *p,
+                          size_t n);
 };
 
 /* Called for each Metric or LogRecord, with the cursor inside it. */
