@@ -65,6 +65,15 @@ class Receiver:
         """Numbers of acknowledged requests, in order."""
         return [n for _, s, ns, todo in list(self.calls) if s == signal and todo[0] in ("ok", "partial") for n in ns]
 
+    def hang(self, seconds):
+        """Says nothing until somebody calls again, for so long at most."""
+        with self.lock:
+            before = len(self.calls)
+        try:
+            harness.wait_until(lambda: len(self.calls) > before, seconds)
+        except harness.WaitTimeout:
+            pass
+
     def gap(self, i):
         """Seconds between the call i and the one after it."""
         return self.calls[i + 1][0] - self.calls[i][0]
@@ -74,7 +83,7 @@ class Receiver:
 
 class HttpReceiver(Receiver):
     """("ok",) ("partial", rejected, message) ("status", code, headers) ("reset",) before the answer ("cut",)
-    within it ("hang", seconds) ("chunked",)."""
+    within it ("hang", seconds)."""
 
     def __init__(self, script=(), prefix="", port=0):
         super().__init__(script)
@@ -92,7 +101,7 @@ class HttpReceiver(Receiver):
                     return
                 if self.headers["Content-Encoding"] == "gzip":
                     body = gzip.decompress(body)
-                outer.act(self, PATHS[path], outer.next(PATHS[path], body))
+                outer.act(outer, self, PATHS[path], outer.next(PATHS[path], body))
 
             def do_GET(self):
                 outer.strange.append(("GET", self.path))
@@ -112,7 +121,7 @@ class HttpReceiver(Receiver):
         self.server.server_close()
 
     @staticmethod
-    def act(handler, signal, todo):
+    def act(outer, handler, signal, todo):
         def answer(status, body=b"", headers=()):
             handler.send_response(status)
             for name, value in dict(headers).items():
@@ -129,7 +138,7 @@ class HttpReceiver(Receiver):
         elif kind == "status":
             answer(todo[1], b"", todo[2] if len(todo) > 2 else ())
         elif kind == "hang":
-            time.sleep(todo[1])
+            outer.hang(todo[1])
             handler.close_connection = True
         elif kind == "cut":
             handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc")
@@ -199,7 +208,7 @@ class GrpcReceiver(Receiver):
         if todo[0] == "partial":
             return partial(signal, *todo[1:])
         if todo[0] == "hang":
-            time.sleep(todo[1])
+            self.hang(todo[1])
             context.abort(grpc.StatusCode.UNAVAILABLE, "too late")
         if todo[0] == "code":
             if len(todo) > 3:

@@ -129,7 +129,7 @@ def test_node_exporters_are_told_to_come_again(collector, tmp_path):
     os.unlink(collector.db)
     said = dict(zip(kinds, oc.finish_node(running)))
     for k in kinds[:1] + kinds[2:]:
-        assert said[k]["code"] == 0 and 9000 <= said[k]["ms"] < 40000, said[k]
+        assert said[k]["code"] == 0 and said[k]["ms"] >= 9000, said[k]
         check_logs(collector, f"{k}-logs")
     assert said["grpc"]["code"] != 0 and said["grpc"]["status"] == 14, said["grpc"]
 
