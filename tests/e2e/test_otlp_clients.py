@@ -19,6 +19,7 @@ import pytest
 
 import collector_util as cu
 import harness
+import http_util
 import otlp_client_util as oc
 
 KINDS = ("grpc", "http", "proto")
@@ -238,6 +239,19 @@ def test_grpcio_calls_during_a_restart(collector):
             break
         page = collector.get(f"/api/v1/logs?limit=1000&service=restart&before={page['next']}")
     assert sorted(got) == want
+
+
+def test_grpcio_connections_of_limited_age():
+    """A server that ends each connection after 200 ms (the collector: 30 minutes): no call notices."""
+    with http_util.Server(age_ms=200) as server, \
+            grpc.insecure_channel(f"127.0.0.1:{server.port}", options=[("grpc.enable_retries", 0)]) as channel:
+        call = channel.unary_unary("/test.Echo/Unary")
+        count = 0
+        while server.stats()["connections_aged"] < 3:
+            for future in [call.future(b"x" * 1000, timeout=20) for _ in range(20)]:
+                assert future.result() == b"x" * 1000
+                count += 1
+        assert count >= 60
 
 
 def test_ruby_grpc(collector):
