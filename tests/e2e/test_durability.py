@@ -40,7 +40,7 @@ class Sender(threading.Thread):
         self.stop = threading.Event()
         self.random = random.Random(name)
         self.acknowledged = 0
-        self.refused = 0
+        self.refused = self.hints = 0
         self.last = self.channel = None
         self.wrong = []
 
@@ -71,9 +71,11 @@ class Sender(threading.Thread):
             self.last = f"{e.code()} {e.details()}"
             if e.code() not in RETRYABLE:
                 self.wrong.append(f"{e.code()} {e.details()}")
-            # An answer of the server, not the end of the connection, says when to come again.
-            if "retry" in (e.details() or "") and "google.rpc.retryinfo-bin" not in trailers:
-                self.wrong.append(f"no hint: {e.details()}")
+            # An answer of the server, not the end of the connection, says when to come again, to every client.
+            hints = [k in trailers for k in ("google.rpc.retryinfo-bin", "grpc-status-details-bin")]
+            self.hints += all(hints)
+            if any(hints) != all(hints):
+                self.wrong.append(f"half a hint: {trailers}")
             self.refused += 1
             self.channel.close()
             self.channel = None
@@ -91,6 +93,7 @@ class Sender(threading.Thread):
                     self.wrong.append(f"HTTP {e.code}")
                 elif int(e.headers["Retry-After"]) < 1:
                     self.wrong.append("Retry-After of nothing")
+                self.hints += 1
         except OSError as e:
             self.last = repr(e)
         except Exception as e:  # http.client: the answer broke off
@@ -467,6 +470,7 @@ def test_the_disk_refuses(shimmed, error):
         load.progress(2)
         harness.wait_until(lambda: harness.http_get(shimmed.url("/readyz"))[0] == 200, 10, "ready again")
     load.finish()
+    assert all(s.hints > 0 for s in load.senders)
     load.check()
     shimmed.process.kill()
     shimmed.start()
