@@ -161,15 +161,29 @@ static int arm_sweep(struct ltn_http_server *s)
     return ltn_loop_timer_at(s->loop, &s->sweep, due_ns, on_sweep, s);
 }
 
+void ltn_server_conn_clean(struct conn *c)
+{
+    if (!c->dirty) {
+        return;
+    }
+    if (c->dirty_prev != NULL) {
+        c->dirty_prev->dirty_next = c->dirty_next;
+    } else {
+        c->server->dirty = c->dirty_next;
+    }
+    if (c->dirty_next != NULL) {
+        c->dirty_next->dirty_prev = c->dirty_prev;
+    }
+    c->dirty = false;
+}
+
 static void on_flush(void *arg)
 {
     struct ltn_http_server *s = arg;
-    for (struct conn *c = s->conns; c != NULL; c = s->walk_next) {
-        s->walk_next = c->next;
-        if (c->dirty) {
-            c->dirty = false;
-            ltn_conn_work(c);
-        }
+    while (s->dirty != NULL) {
+        struct conn *c = s->dirty;
+        ltn_server_conn_clean(c);
+        ltn_conn_work(c);
     }
 }
 
@@ -179,11 +193,17 @@ void ltn_server_conn_dirty(struct conn *c)
     if (c->dirty || c->busy) {
         return; /* a busy connection sends what waits at the end of its event */
     }
-    c->dirty = true;
     if (s->flush.slot == 0 &&
         ltn_loop_timer_at(s->loop, &s->flush, ltn_loop_now_ns(s->loop), on_flush, s) != 0) {
-        c->dirty = false; /* no memory: the next sweep sends it */
+        return; /* no memory: the next sweep sends it */
     }
+    c->dirty = true;
+    c->dirty_prev = NULL;
+    c->dirty_next = s->dirty;
+    if (s->dirty != NULL) {
+        s->dirty->dirty_prev = c;
+    }
+    s->dirty = c;
 }
 
 static void on_sweep(void *arg)

@@ -139,6 +139,8 @@ enum ltn_otlp_temporality {
  * change when the group changes, so that a consumer may look a resource up once. */
 struct ltn_otlp_group {
     struct ltn_otlp_attrs resource;
+    struct ltn_otlp_str resource_raw; /* Resource as it came; p NULL: not in one piece, or none */
+    struct ltn_otlp_str scope_raw;    /* InstrumentationScope likewise */
     struct ltn_otlp_str resource_schema_url;
     struct ltn_otlp_str scope_name;
     struct ltn_otlp_str scope_version;
@@ -162,6 +164,9 @@ struct ltn_otlp_metric {
 /* What every data point has. Times are ns since 1970. */
 struct ltn_otlp_point {
     struct ltn_otlp_attrs attrs;
+    /* The attributes as they came, tags and lengths included: the same bytes mean the same
+     * attributes. p NULL: not to be had in one piece. Only of numbers. */
+    struct ltn_otlp_str raw;
     uint64_t start_ns; /* 0 unknown */
     uint64_t time_ns;
     uint32_t flags; /* LTN_OTLP_NO_RECORDED_VALUE */

@@ -19,6 +19,7 @@ import pytest
 
 import collector_util as cu
 import harness
+import http_util
 import otlp_client_util as oc
 
 KINDS = ("grpc", "http", "proto")
@@ -27,6 +28,7 @@ NOW = time.time_ns()
 
 @pytest.fixture
 def collector(procs, tmp_path):
+    procs.vfork = True    # programs are started while calls are at work
     return cu.Collector(procs, tmp_path).start()
 
 
@@ -128,7 +130,7 @@ def test_node_exporters_are_told_to_come_again(collector, tmp_path):
     os.unlink(collector.db)
     said = dict(zip(kinds, oc.finish_node(running)))
     for k in kinds[:1] + kinds[2:]:
-        assert said[k]["code"] == 0 and 9000 <= said[k]["ms"] < 40000, said[k]
+        assert said[k]["code"] == 0 and said[k]["ms"] >= 9000, said[k]
         check_logs(collector, f"{k}-logs")
     assert said["grpc"]["code"] != 0 and said["grpc"]["status"] == 14, said["grpc"]
 
@@ -200,21 +202,23 @@ def test_grpcio_calls_during_a_restart(collector):
     is acknowledged, every record is kept once."""
     stop = threading.Event()
     def client(n):
-        sent, codes = [], []
-        with grpc.insecure_channel(f"127.0.0.1:{collector.port}", options=[
-                ("grpc.initial_reconnect_backoff_ms", 50), ("grpc.min_reconnect_backoff_ms", 2000),
-                ("grpc.max_reconnect_backoff_ms", 100), ("grpc.enable_retries", 0)]) as channel:
-            call = channel.unary_unary(cu.GRPC_LOGS)
-            while not stop.is_set() or not sent:
-                body = f"{n}-{len(sent)}"
-                while True:
-                    try:
-                        call(log_request("restart", [body], NOW + len(sent)), timeout=10)
-                        break
-                    except grpc.RpcError as e:
-                        codes.append(e.code())
-                        time.sleep(0.02)
-                sent.append(body)
+        sent, codes, channel = [], [], None
+        while not stop.is_set() or not sent:
+            body = f"{n}-{len(sent)}"
+            while True:
+                # A new channel after a failure: the library's back-off would be all that is waited for.
+                channel = channel or grpc.insecure_channel(f"127.0.0.1:{collector.port}", options=[
+                    ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)])
+                try:
+                    channel.unary_unary(cu.GRPC_LOGS)(log_request("restart", [body], NOW + len(sent)), timeout=10)
+                    break
+                except grpc.RpcError as e:
+                    codes.append(e.code())
+                    channel.close()
+                    channel = None
+                    time.sleep(0.02)
+            sent.append(body)
+        channel.close()
         return sent, codes
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         futures = [pool.submit(client, n) for n in range(8)]
@@ -235,6 +239,19 @@ def test_grpcio_calls_during_a_restart(collector):
             break
         page = collector.get(f"/api/v1/logs?limit=1000&service=restart&before={page['next']}")
     assert sorted(got) == want
+
+
+def test_grpcio_connections_of_limited_age():
+    """A server that ends each connection after 200 ms (the collector: 30 minutes): no call notices."""
+    with http_util.Server(age_ms=200) as server, \
+            grpc.insecure_channel(f"127.0.0.1:{server.port}", options=[("grpc.enable_retries", 0)]) as channel:
+        call = channel.unary_unary("/test.Echo/Unary")
+        count = 0
+        while server.stats()["connections_aged"] < 3:
+            for future in [call.future(b"x" * 1000, timeout=20) for _ in range(20)]:
+                assert future.result() == b"x" * 1000
+                count += 1
+        assert count >= 60
 
 
 def test_ruby_grpc(collector):
