@@ -10,7 +10,7 @@ import capture_util as cap
 import harness
 
 # Not scope_tgids: the programs that look at the maps are in scope themselves, and it takes a scan to forget them.
-PER_PROCESS_MAPS = ("op_stats", "threads", "comms", "processes", "in_flight")
+PER_PROCESS_MAPS = ("op_stats", "threads", "comms", "processes", "in_flight", "graphs")
 QUICK = {"SIMGPU_CTX_MS": "0"}
 
 
