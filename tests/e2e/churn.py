@@ -45,7 +45,7 @@ class Churn:
 
     def __init__(self, procs, folder, seed=1):
         self.procs = procs
-        self.sim = cap.Sim(procs, folder)
+        self.sim = cap.Sim(procs, folder, own=True)
         self.folder = str(folder)
         self.random = random.Random(seed)
         self.started = 0
