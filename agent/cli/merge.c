@@ -709,9 +709,9 @@ static int finish(struct merge *m)
 static void drop_output(const char *path)
 {
     char side[PATH_MAX + 8];
-    static const char *const ends[] = {"", "-wal", "-shm"};
-    for (size_t i = 0; i < LTN_ARRAY_SIZE(ends); i++) {
-        (void)snprintf(side, sizeof(side), "%s%s", path, ends[i]);
+    (void)unlink(path);
+    for (size_t i = 0; i < LTN_DB_SIDES; i++) {
+        (void)snprintf(side, sizeof(side), "%s%s", path, ltn_db_sides[i]);
         (void)unlink(side);
     }
 }

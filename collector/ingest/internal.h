@@ -16,7 +16,7 @@
 #define LTN_MAX_OPS          160  /* of one process */
 #define LTN_MAX_COMMS        64
 #define LTN_MAX_GPUS         16
-#define LTN_MAX_DROPS        16
+#define LTN_MAX_DROPS        24
 #define LTN_UPDATE_MAX_BYTES ((size_t)128 << 20)
 #define LTN_LABELS_MAX_BYTES 4096
 #define LTN_LABEL_VALUE_MAX  256

@@ -111,7 +111,7 @@ def test_steps_of_a_graph_job(job):
         assert sum(r["steps"] for r in rows) == pytest.approx(STEPS, abs=1)
         assert {r["collectives_per_step"] for r in rows if r["collectives_per_step"]} == {BUCKETS + 1}
         step_ms = cap.mean([r["step_ns"] for r in rows], [r["steps"] for r in rows]) / 1e6
-        assert step_ms == pytest.approx(cap.report(p)["mean_step_ms"], rel=0.03)
+        assert step_ms == pytest.approx(cap.report(p)["mean_step_ms"], rel=0.1)
 
 
 def test_a_slow_loader_is_named_in_a_graph_job(procs, tmp_path):
