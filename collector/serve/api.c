@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/text.h"
+#include "prom/accept.h"
 #include "serve/internal.h"
 
 #define MAX_ANSWER_BYTES ((size_t)64 << 20)

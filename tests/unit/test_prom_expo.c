@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/attr.h"
+#include "prom/accept.h"
 #include "prom/expo.h"
 #include "prom/name.h"
 
