@@ -237,7 +237,7 @@ int ltn_decode_metrics(struct ltn_decoder *d, const void *body, size_t n, uint64
                        struct ltn_decode_result *ret)
 {
     static const struct ltn_otlp_metrics_sink shape = {NULL, on_number, on_histogram,
-                                                       on_exp_histogram};
+                                                       on_exp_histogram, NULL};
     struct ltn_otlp_metrics_sink sink = shape;
     struct ltn_otlp_counts counts = {0};
     int rc = begin(d, received_ns, ret);

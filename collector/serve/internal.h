@@ -9,6 +9,9 @@
 /* Sends what was written; the buffer is empty afterwards. */
 void ltn_serve_reply_json(struct ltn_http_request *req, int status, struct ltn_buf *b);
 
+/* metrics.c: GET /metrics. */
+void ltn_serve_on_metrics(void *arg, struct ltn_http_request *req);
+
 /* query.c: POST /api/v1/query. */
 void ltn_serve_on_query(void *arg, struct ltn_http_request *req);
 
