@@ -350,8 +350,13 @@ static size_t push(struct conn *c, const uint8_t *p, size_t n)
     return done;
 }
 
+/* A reply is sent in turns of about so many bytes, so that a fast reader of a long one does not
+ * keep everybody else waiting. */
+#define TURN_BYTES ((size_t)256 * 1024)
+
 static void flush(struct conn *c)
 {
+    size_t turn = 0;
     uint8_t *scratch = c->server->scratch_out;
     while (!c->dead) {
         if (c->out.len > c->out_pos) {
@@ -364,10 +369,15 @@ static void flush(struct conn *c)
             ltn_buf_done(&c->out); /* an idle connection keeps no buffer */
             c->out_pos = 0;
         }
+        if (turn >= TURN_BYTES) {
+            ltn_server_conn_later(c);
+            return;
+        }
         size_t n = pull(c, scratch, LTN_SCRATCH_BYTES);
         if (n == 0) {
             return;
         }
+        turn += n;
         size_t sent = push(c, scratch, n);
         if (sent < n && ltn_buf_append(&c->out, scratch + sent, n - sent) != 0) {
             c->dead = true;

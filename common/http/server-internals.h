@@ -293,6 +293,8 @@ const char *ltn_server_date(struct ltn_http_server *s);
 void ltn_server_conn_gone(struct ltn_http_server *s);
 /* Has the connection's output sent in the next round of the loop. */
 void ltn_server_conn_dirty(struct conn *c);
+/* Likewise, from inside its own events: not before the others had their turn. */
+void ltn_server_conn_later(struct conn *c);
 void ltn_health_check(void *arg, struct ltn_http_request *req);
 
 #endif /* LTN_HTTP_SERVER_INTERNALS_H */

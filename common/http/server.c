@@ -179,6 +179,16 @@ void ltn_server_conn_dirty(struct conn *c)
     }
 }
 
+void ltn_server_conn_later(struct conn *c)
+{
+    struct ltn_http_server *s = c->server;
+    c->dirty = true;
+    if (s->flush.slot == 0 &&
+        ltn_loop_timer_at(s->loop, &s->flush, ltn_loop_now_ns(s->loop) + 1, on_flush, s) != 0) {
+        c->dirty = false;
+    }
+}
+
 static void on_sweep(void *arg)
 {
     struct ltn_http_server *s = arg;
