@@ -84,9 +84,9 @@ static void on_tick(void *arg)
     uint64_t now = ltn_now_unix_ns();
     ltn_fleet_tick(s->fleet, now);
     ltn_alerts_sync(s->alerts, s->fleet, now);
-    if (now - s->expired_ns >= EXPIRE_EVERY_NS) {
-        s->expired_ns = now;
-        ltn_series_expire(s->series, now);
+    if (ltn_now_mono_ns() - s->expired_ns >= EXPIRE_EVERY_NS) {
+        s->expired_ns = ltn_now_mono_ns();
+        ltn_series_expire(s->series, ltn_now_mono_ns());
     }
     if (ltn_loop_timer_at(s->loop, &s->tick, ltn_now_mono_ns() + TICK_NS, on_tick, s) != 0)
         ltn_loop_stop(s->loop);
@@ -321,7 +321,7 @@ int ltn_collector_run(const struct ltn_collector_conf *conf)
         take_down(&s);
         return LTN_EXIT_CANNOT;
     }
-    s.expired_ns = ltn_now_unix_ns();
+    s.expired_ns = ltn_now_mono_ns();
     on_tick(&s);
     ltn_log_info("ready: version %s, window %.3g s, database %s, token %s", LTN_VERSION,
                  (double)conf->window_ns / 1e9, conf->db, s.token[0] != '\0' ? "yes" : "no");

@@ -37,6 +37,7 @@ struct ltn_decoder *ltn_decoder_new(void)
     d->reader = ltn_otlp_reader_new(&limits);
     d->hist_counts = calloc(LTN_EXPHIST_FULL_BUCKETS, sizeof(*d->hist_counts));
     ltn_buf_init(&d->labels, LTN_LABELS_MAX_BYTES);
+    ltn_buf_init(&d->json, LTN_JSON_MAX_BYTES);
     if (d->reader == NULL || d->hist_counts == NULL) {
         ltn_decoder_free(d);
         return NULL;
@@ -51,6 +52,7 @@ void ltn_decoder_free(struct ltn_decoder *d)
     ltn_otlp_reader_free(d->reader);
     free(d->hist_counts);
     ltn_buf_done(&d->labels);
+    ltn_buf_done(&d->json);
     free(d);
 }
 

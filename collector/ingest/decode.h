@@ -9,6 +9,7 @@
 
 #include "base/attr.h"
 #include "fleet/update.h"
+#include "otlp/json_read.h"
 #include "otlp/reader.h"
 
 struct ltn_decoder;
@@ -32,6 +33,16 @@ int ltn_decode_metrics(struct ltn_decoder *d, const void *body, size_t n, uint64
                        struct ltn_decode_result *ret) ltn_must_check;
 int ltn_decode_logs(struct ltn_decoder *d, const void *body, size_t n, uint64_t received_ns,
                     struct ltn_decode_result *ret) ltn_must_check;
+
+/* What a JSON body may become as protobuf: above this the request is refused. */
+#define LTN_JSON_MAX_BYTES ((size_t)64 << 20)
+
+/* Turns a JSON body into protobuf for the functions of this file. *body and *n then describe memory
+ * of the decoder, until ltn_decode_json_done, which also gives back what a large body needed.
+ * Errors of ltn_otlp_json_read. */
+int ltn_decode_json(struct ltn_decoder *d, enum ltn_otlp_signal signal, const uint8_t **body,
+                    size_t *n, struct ltn_otlp_json_info *ret_info) ltn_must_check;
+void ltn_decode_json_done(struct ltn_decoder *d);
 
 /* Counts the spans of a trace export request. LTN_ERR_MALFORMED, LTN_ERR_DEPTH. */
 int ltn_decode_count_spans(const void *body, size_t n, uint64_t *ret_spans) ltn_must_check;

@@ -116,15 +116,17 @@ int ltn_decode_expose(struct ltn_decoder *d, const struct ltn_otlp_group *g,
     if (o == NULL || labels == NULL)
         return LTN_ERR_TOO_LARGE;
     bool counter = m->kind == LTN_OTLP_SUM && m->monotonic;
+    bool delta = m->kind == LTN_OTLP_SUM && m->temporality == LTN_OTLP_DELTA;
     o->series = (struct ltn_series_point){
-        .family = d->family_copy,
-        .type = counter ? LTN_PROM_COUNTER : LTN_PROM_GAUGE,
-        .unit = d->unit_copy,
-        .help = d->help_copy,
-        .labels = labels,
+        .desc = {.family = d->family_copy,
+                 .type = counter ? LTN_PROM_COUNTER : LTN_PROM_GAUGE,
+                 .unit = d->unit_copy,
+                 .help = d->help_copy,
+                 .labels = labels},
         .value = ltn_otlp_number_f64(p),
         .time_ns = p->point.time_ns,
-        .delta = m->kind == LTN_OTLP_SUM && m->temporality == LTN_OTLP_DELTA,
+        .start_ns = p->point.start_ns,
+        .flags = (counter ? LTN_SERIES_MONOTONIC : 0) | (delta ? LTN_SERIES_DELTA : 0),
     };
     o->next = d->u->points;
     d->u->points = o;

@@ -38,6 +38,7 @@ struct pending {
     struct ltn_ingest *in;
     struct ltn_http_request *req;
     struct ltn_update *update;
+    enum ltn_otlp_signal signal;
     uint64_t rejected;
     const char *message; /* static */
     int rc;
@@ -118,13 +119,21 @@ static void verdict_text(const struct ltn_fleet *f, const char *node, char *out,
                    o->v.cause);
 }
 
+static bool is_json(const struct ltn_http_request *req)
+{
+    return strcmp(ltn_http_content_type(req), "application/json") == 0;
+}
+
+/* The answer has the media type of the request. */
 static void acknowledge(struct ltn_http_request *req, const struct pending *p, const char *verdict)
 {
     struct ltn_buf body;
     struct ltn_http_field fields[1] = {{"lanterne-verdict", verdict}};
     size_t field_count = verdict != NULL ? 1 : 0;
     ltn_buf_init(&body, 4096);
-    if (ltn_otlp_response_write(&body, p->rejected, p->message) != 0) {
+    int rc = is_json(req) ? ltn_otlp_response_json(&body, p->signal, p->rejected, p->message)
+                          : ltn_otlp_response_write(&body, p->rejected, p->message);
+    if (rc != 0) {
         ltn_http_reply_error(req, LTN_ERR_INTERNAL, NULL, 0);
     } else if (ltn_http_is_grpc(req)) {
         ltn_grpc_reply(req, &(struct ltn_grpc_response){.body = body.data,
@@ -133,7 +142,7 @@ static void acknowledge(struct ltn_http_request *req, const struct pending *p, c
                                                         .field_count = field_count});
     } else {
         ltn_http_reply(req, &(struct ltn_http_response){.status = 200,
-                                                        .content_type = "application/x-protobuf",
+                                                        .content_type = ltn_http_content_type(req),
                                                         .body = body.data,
                                                         .body_len = body.len,
                                                         .fields = fields,
@@ -162,7 +171,7 @@ static void committed(struct ltn_task *task)
         char verdict[LTN_STRAGGLER_JOB_BYTES + 96];
         uint64_t now = ltn_now_unix_ns();
         ltn_fleet_apply(in->fleet, p->update, now);
-        take_points(in, p->update, now);
+        take_points(in, p->update, ltn_now_mono_ns());
         in->stats.acknowledged++;
         const char *node = p->update->resources != NULL ? p->update->resources->node : NULL;
         if (node != NULL)
@@ -183,7 +192,8 @@ static void on_done(struct ltn_store_item *item, int rc)
 }
 
 /* Hands a decoded request to the store; it owns req and the update from here. */
-static void commit(struct ltn_ingest *in, struct ltn_http_request *req, struct ltn_decode_result *d)
+static void commit(struct ltn_ingest *in, struct ltn_http_request *req, enum ltn_otlp_signal signal,
+                   struct ltn_decode_result *d)
 {
     struct pending *p = calloc(1, sizeof(*p));
     if (p == NULL) {
@@ -195,6 +205,7 @@ static void commit(struct ltn_ingest *in, struct ltn_http_request *req, struct l
     p->in = in;
     p->req = req;
     p->update = d->update;
+    p->signal = signal;
     p->rejected = d->rejected;
     p->message = d->message;
     in->stats.in_flight++;
@@ -209,60 +220,112 @@ static void commit(struct ltn_ingest *in, struct ltn_http_request *req, struct l
 
 /* ---- requests ---- */
 
-typedef int decode_fn(struct ltn_decoder *d, const void *body, size_t n, uint64_t received_ns,
-                      struct ltn_decode_result *ret);
+/* The body of a request as protobuf. */
+struct body {
+    const uint8_t *data;
+    size_t n;
+    uint64_t unknown; /* JSON members without a meaning */
+};
 
-static void take(struct ltn_ingest *in, struct ltn_http_request *req, decode_fn *decode,
-                 uint64_t *received)
+/* False when the request was refused. */
+static bool take_body(struct ltn_ingest *in, struct ltn_http_request *req,
+                      enum ltn_otlp_signal signal, struct body *ret)
+{
+    struct ltn_otlp_json_info info = {.unknown = 0};
+    char text[64];
+    ret->data = ltn_http_body(req, &ret->n);
+    ret->unknown = 0;
+    if (!is_json(req))
+        return true;
+    int rc = ltn_decode_json(in->decoder, signal, &ret->data, &ret->n, &info);
+    ret->unknown = info.unknown;
+    if (rc != 0)
+        ltn_decode_json_done(in->decoder);
+    if (rc == LTN_ERR_MALFORMED) {
+        in->stats.rejected_malformed++;
+        (void)snprintf(text, sizeof(text), "malformed JSON at byte %zu", info.error_at);
+        ltn_http_reply_error(req, rc, text, 0);
+    } else if (rc != 0) {
+        refuse(in, req, rc);
+    }
+    return rc == 0;
+}
+
+/* A warning for bodies that say something of which nothing was understood, as misspelt JSON names
+ * do.
+ */
+static const char *nothing_found(const struct body *b)
+{
+    if (b->unknown > 0)
+        return "no records found; JSON members with unknown names were ignored, names are in "
+               "lowerCamelCase";
+    return b->n > 0 ? "no records found in the request" : NULL;
+}
+
+static int decode(struct ltn_ingest *in, enum ltn_otlp_signal signal, const struct body *b,
+                  struct ltn_decode_result *ret)
+{
+    uint64_t now = ltn_now_unix_ns();
+    return signal == LTN_OTLP_METRICS ? ltn_decode_metrics(in->decoder, b->data, b->n, now, ret)
+                                      : ltn_decode_logs(in->decoder, b->data, b->n, now, ret);
+}
+
+static void take(struct ltn_ingest *in, struct ltn_http_request *req, enum ltn_otlp_signal signal)
 {
     struct ltn_decode_result d;
-    size_t n = 0;
-    const uint8_t *body = ltn_http_body(req, &n);
+    struct body body;
     in->stats.requests++;
     if (in->draining) {
         refuse(in, req, LTN_ERR_CLOSED);
         return;
     }
     uint64_t began = ltn_now_mono_ns();
-    int rc = decode(in->decoder, body, n, ltn_now_unix_ns(), &d);
+    if (!take_body(in, req, signal, &body))
+        return;
+    int rc = decode(in, signal, &body, &d);
+    ltn_decode_json_done(in->decoder);
     in->stats.decode_seconds += (double)(ltn_now_mono_ns() - began) / 1e9;
     if (rc != 0) {
         refuse(in, req, rc);
         return;
     }
-    *received += d.accepted;
+    if (d.accepted == 0 && d.rejected == 0)
+        d.message = nothing_found(&body);
+    *(signal == LTN_OTLP_METRICS ? &in->stats.points_received : &in->stats.logs_received) +=
+        d.accepted;
     in->stats.points_unexposed += d.unexposed;
     in->stats.rejected_points += d.rejected;
-    commit(in, req, &d);
+    commit(in, req, signal, &d);
 }
 
 static void on_metrics(void *arg, struct ltn_http_request *req)
 {
-    struct ltn_ingest *in = arg;
-    take(in, req, ltn_decode_metrics, &in->stats.points_received);
+    take(arg, req, LTN_OTLP_METRICS);
 }
 
 static void on_logs(void *arg, struct ltn_http_request *req)
 {
-    struct ltn_ingest *in = arg;
-    take(in, req, ltn_decode_logs, &in->stats.logs_received);
+    take(arg, req, LTN_OTLP_LOGS);
 }
 
+/* Nothing of traces is kept, so nothing is committed. */
 static void on_traces(void *arg, struct ltn_http_request *req)
 {
     struct ltn_ingest *in = arg;
-    struct pending p = {.message = "traces are not stored"};
-    size_t n = 0;
-    const uint8_t *body = ltn_http_body(req, &n);
+    struct pending p = {.signal = LTN_OTLP_TRACES, .message = "traces are not stored"};
+    struct body body;
     in->stats.requests++;
-    int rc = ltn_decode_count_spans(body, n, &p.rejected);
+    if (!take_body(in, req, LTN_OTLP_TRACES, &body))
+        return;
+    int rc = ltn_decode_count_spans(body.data, body.n, &p.rejected);
+    ltn_decode_json_done(in->decoder);
     if (rc != 0) {
         refuse(in, req, rc);
         return;
     }
     in->stats.spans_refused += p.rejected;
     if (p.rejected == 0)
-        p.message = NULL;
+        p.message = nothing_found(&body);
     acknowledge(req, &p, NULL);
 }
 
@@ -287,7 +350,7 @@ int ltn_ingest_routes(struct ltn_ingest *in, struct ltn_http_server *server)
         r.methods = LTN_HTTP_POST;
         r.path = services[i].http;
         r.flags = LTN_ROUTE_STATUS_BODY;
-        r.content_types = "application/x-protobuf";
+        r.content_types = "application/x-protobuf,application/protobuf,application/json";
         if (rc == 0)
             rc = ltn_http_server_route(server, &r);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * OTLP services on an HTTP server: metrics, logs and traces, gRPC and HTTP with protobuf bodies.
+ * OTLP services on an HTTP server: metrics, logs and traces, gRPC and HTTP with protobuf or JSON.
  * Requests are decoded on the loop thread, committed by the store's writer, then taken into fleet
  * and series and acknowledged, on the loop thread again.
  */

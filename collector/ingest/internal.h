@@ -76,6 +76,7 @@ struct ltn_decoder {
     struct ltn_otlp_reader *reader;
     uint64_t *hist_counts; /* LTN_EXPHIST_FULL_BUCKETS */
     struct ltn_buf labels;
+    struct ltn_buf json; /* protobuf form of a JSON body */
     /* of the request at work */
     struct ltn_update *u;
     struct ltn_map resources; /* identity -> struct ltn_update_resource */

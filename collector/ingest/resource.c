@@ -151,12 +151,11 @@ static int target_info(struct ltn_decoder *d, struct ltn_otlp_attrs a)
     char *labels = ltn_arena_strndup(&d->u->arena, ltn_buf_str(&d->labels), d->labels.len);
     if (o == NULL || labels == NULL)
         return LTN_ERR_TOO_LARGE;
-    o->series = (struct ltn_series_point){.family = "target_info",
-                                          .type = LTN_PROM_GAUGE,
-                                          .help = "Attributes of the resource.",
-                                          .labels = labels,
-                                          .value = 1,
-                                          .time_ns = d->u->received_ns};
+    o->series = (struct ltn_series_point){.desc = {.family = "target_info",
+                                                   .type = LTN_PROM_GAUGE,
+                                                   .help = "Attributes of the resource.",
+                                                   .labels = labels},
+                                          .value = 1};
     o->next = d->u->points;
     d->u->points = o;
     d->u->point_count++;

@@ -34,12 +34,36 @@ static bool point_accept(struct ltn_otlp_reader *r, struct ltn_otlp_point *p, in
     return true;
 }
 
+/* With raw attributes only. *ret_raw are they. */
+static int try_number(const struct metric_read *m, struct ltn_pb_cur c,
+                      struct ltn_otlp_str *ret_raw)
+{
+    struct ltn_otlp_number n = {.type = LTN_OTLP_NONE};
+    int rc = ltn_otlp_number_scan(c, &n);
+    *ret_raw = n.point.raw;
+    if (rc < 0 || n.point.raw.p == NULL) {
+        return rc < 0 ? rc : LTN_OTLP_WANT_ATTRS;
+    }
+    rc = m->r->on_number_raw(m->sink->ctx, &m->r->group, &m->metric, &n);
+    if (rc == 0) {
+        m->r->counts->records++;
+    }
+    return rc;
+}
+
 static int read_number(struct metric_read *m, struct ltn_pb_cur *c)
 {
     struct ltn_otlp_reader *r = m->r;
     struct ltn_otlp_number n = {.type = LTN_OTLP_NONE};
+    struct ltn_otlp_str raw = {NULL, 0};
     struct ltn_pb_field f;
     int rc;
+    if (r->on_number_raw != NULL) {
+        rc = try_number(m, *c, &raw);
+        if (rc != LTN_OTLP_WANT_ATTRS) {
+            return rc;
+        }
+    }
     ltn_otlp_point_reset(r);
     while ((rc = ltn_pb_next(c, &f)) > 0) {
         switch (f.number << 3 | f.type) {
@@ -79,6 +103,7 @@ static int read_number(struct metric_read *m, struct ltn_pb_cur *c)
     if (rc < 0 || !point_accept(r, &n.point, -1)) {
         return rc;
     }
+    n.point.raw = raw;
     return m->sink->on_number(m->sink->ctx, &r->group, &m->metric, &n);
 }
 
@@ -481,6 +506,11 @@ static int read_metric(struct ltn_otlp_reader *r, struct ltn_pb_cur c, void *arg
         }
     }
     return rc;
+}
+
+void ltn_otlp_metrics_raw(struct ltn_otlp_reader *r, ltn_otlp_number_raw_fn *fn)
+{
+    r->on_number_raw = fn;
 }
 
 int ltn_otlp_metrics_read(struct ltn_otlp_reader *r, const void *data, size_t n,

@@ -48,6 +48,8 @@ struct ltn_otlp_reader {
     struct ltn_otlp_exemplar exemplars[LTN_OTLP_EXEMPLARS_MAX];
     struct ltn_otlp_attr exemplar_attrs[LTN_OTLP_EXEMPLAR_ATTRS_MAX];
     struct ltn_otlp_quantile quantiles[LTN_OTLP_QUANTILES_MAX];
+    int (*on_number_raw)(void *ctx, const struct ltn_otlp_group *g, const struct ltn_otlp_metric *m,
+                         const struct ltn_otlp_number *p);
 };
 
 /* Called for each Metric or LogRecord, with the cursor inside it. */
@@ -93,6 +95,9 @@ int ltn_otlp_exemplar_read(struct ltn_otlp_reader *r, const struct ltn_pb_cur *c
  * r->point. *ret_reject says why it is to be rejected, -1 for not at all. */
 int ltn_otlp_summary_read(struct ltn_otlp_reader *r, struct ltn_pb_cur *c,
                           struct ltn_otlp_summary *ret, int *ret_reject) ltn_must_check;
+
+/* Fields of the NumberDataPoint under c into *n (zeros), its attributes only as raw bytes. */
+int ltn_otlp_number_scan(struct ltn_pb_cur c, struct ltn_otlp_number *n) ltn_must_check;
 
 /* Decodes the KeyValue in field f of c into the set. Too many, and references to a string table,
  * mark the set as rejected. */

@@ -205,11 +205,12 @@ static void nodes_gpus_and_series(void **state)
     assert_int_equal(r.update->point_count, 44);
     const struct ltn_series_point *s = NULL;
     for (const struct ltn_update_point *p = r.update->points; p != NULL; p = p->next)
-        if (strcmp(p->series.family, "lanterne_gpu_clock_frequency") == 0)
+        if (strcmp(p->series.desc.family, "lanterne_gpu_clock_frequency") == 0)
             s = &p->series;
     assert_non_null(s);
     assert_string_equal(
-        s->labels, "instance=\"node?-1\",job=\"lanterne-agent\",node=\"node?-1\",hw_id=\"GPU-1\"");
+        s->desc.labels,
+        "instance=\"node?-1\",job=\"lanterne-agent\",node=\"node?-1\",hw_id=\"GPU-1\"");
     ltn_update_free(r.update);
 }
 
