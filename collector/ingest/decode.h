@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From the bytes of an OTLP export request to an update. Agents' metrics (docs/internals/wire.md)
- * become nodes, processes and windows; gauges and sums of anybody become series to be exposed; the
- * rest is counted. Everything is checked, cleaned and cut here, so that what follows may trust it.
+ * From the bytes of an OTLP export request to an update and to series. Agents' metrics
+ * (docs/internals/wire.md) become nodes, processes and windows; gauges and sums of anybody are
+ * taken into the table of series once the whole request was read; the rest is counted. Everything
+ * is checked, cleaned and cut here, so that what follows may trust it.
  */
 #ifndef LTN_INGEST_DECODE_H
 #define LTN_INGEST_DECODE_H
@@ -11,6 +12,7 @@
 #include "fleet/update.h"
 #include "otlp/json_read.h"
 #include "otlp/reader.h"
+#include "prom/series.h"
 
 struct ltn_decoder;
 
@@ -18,12 +20,14 @@ struct ltn_decode_result {
     uint64_t accepted; /* points or records, also those that are only counted */
     uint64_t rejected;
     uint64_t unexposed;        /* accepted points of kinds that are not exposed (histograms, ...) */
+    size_t samples;            /* values of series taken */
     const char *message;       /* why something was rejected; static; NULL when nothing was */
     struct ltn_update *update; /* the caller's */
 };
 
-/* Scratch memory for one thread. NULL when out of memory. */
-struct ltn_decoder *ltn_decoder_new(void) ltn_must_check;
+/* Scratch memory for one thread, and the table that series go to (borrowed). NULL when out of
+ * memory. */
+struct ltn_decoder *ltn_decoder_new(struct ltn_series *series) ltn_must_check;
 void ltn_decoder_free(struct ltn_decoder *d);
 
 /* Decode the body of a metrics or a logs export request. On success ret->update is new and belongs

@@ -51,7 +51,7 @@ struct ltn_ingest *ltn_ingest_new(struct ltn_loop *loop, struct ltn_store *store
     if (in == NULL)
         return NULL;
     *in = (struct ltn_ingest){.loop = loop, .store = store, .fleet = fleet, .series = series};
-    in->decoder = ltn_decoder_new();
+    in->decoder = ltn_decoder_new(series);
     if (in->decoder == NULL) {
         free(in);
         return NULL;
@@ -153,12 +153,6 @@ static void acknowledge(struct ltn_http_request *req, const struct pending *p, c
 
 /* ---- after the commit ---- */
 
-static void take_points(struct ltn_ingest *in, const struct ltn_update *u, uint64_t now_ns)
-{
-    for (const struct ltn_update_point *p = u->points; p != NULL; p = p->next)
-        (void)ltn_series_set(in->series, &p->series, now_ns); /* refusals are its counters */
-}
-
 /* Loop thread. */
 static void committed(struct ltn_task *task)
 {
@@ -171,7 +165,6 @@ static void committed(struct ltn_task *task)
         char verdict[LTN_STRAGGLER_JOB_BYTES + 96];
         uint64_t now = ltn_now_unix_ns();
         ltn_fleet_apply(in->fleet, p->update, now);
-        take_points(in, p->update, ltn_now_mono_ns());
         in->stats.acknowledged++;
         const char *node = p->update->resources != NULL ? p->update->resources->node : NULL;
         if (node != NULL)
