@@ -14,6 +14,7 @@
 #include "http/server.h"
 #include "ingest/ingest.h"
 #include "io/loop.h"
+#include "prom/hist_state.h"
 #include "prom/series.h"
 #include "query/query.h"
 #include "serve/mcp.h"
@@ -169,7 +170,8 @@ static int make_state(struct service *s, struct ltn_errinfo *info)
     fo.straggler.min_effect = c->min_effect_pct / 100;
     s->fleet = ltn_fleet_new(&fo, &sink);
     s->series = ltn_series_new(&so);
-    if (s->fleet == NULL || s->series == NULL || ltn_serve_reserve(s->series) != 0)
+    if (s->fleet == NULL || s->series == NULL || ltn_hist_attach(s->series) != 0 ||
+        ltn_serve_reserve(s->series) != 0)
         return ltn_errinfo_set(info, -ENOMEM, "out of memory");
     int rc = ltn_store_open(&store, &s->store, info);
     if (rc != 0)
