@@ -13,7 +13,8 @@
 
 struct ltn_staged_hist {
     struct ltn_staged_hist *next;
-    struct ltn_series_desc desc;
+    ltn_series_ref ref;
+    const char *family;
     struct ltn_hist_point point;
     bool ended; /* no value: the client ended the series */
 };
@@ -57,46 +58,65 @@ static void copy_exemplars(struct ltn_decoder *d, const struct ltn_otlp_point *p
     to->exemplar_n = n;
 }
 
-/* Name and labels of the series; false when it is not to be exposed, and is counted. */
-static bool describe(struct ltn_decoder *d, const struct ltn_otlp_group *g,
-                     const struct ltn_otlp_metric *m, const struct ltn_otlp_point *p)
+/* Finds or makes the series; 0 when there is none to be had, which is counted. 0 or -ENOMEM. */
+static int resolve(struct ltn_decoder *d, const struct ltn_otlp_group *g,
+                   const struct ltn_otlp_metric *m, const struct ltn_otlp_point *p,
+                   ltn_series_ref *ret)
 {
+    *ret = 0;
+    ltn_decode_unlock(d);
     ltn_decode_name(d, m);
     ltn_buf_reset(&d->labels);
     if (d->name_ok) {
         ltn_decode_scope(d, g);
         ltn_labels_put_point(&d->labels, p->attrs, d->resource != NULL);
     }
-    if (d->name_ok && ltn_buf_error(&d->labels) == 0 && ltn_buf_error(&d->scope) == 0)
-        return true;
-    d->result->unexposed++;
-    return false;
+    if (!d->name_ok || ltn_buf_error(&d->labels) != 0 || ltn_buf_error(&d->scope) != 0) {
+        d->result->unexposed++;
+        return 0;
+    }
+    const struct ltn_series_desc desc = {.family = d->family,
+                                         .type = m->kind == LTN_OTLP_SUMMARY ? LTN_PROM_SUMMARY
+                                                                             : LTN_PROM_HISTOGRAM,
+                                         .unit = d->unit,
+                                         .help = d->help,
+                                         .scope_labels = ltn_buf_str(&d->scope),
+                                         .labels = ltn_buf_str(&d->labels),
+                                         .state = true};
+    int rc = ltn_decode_resolve(d, &desc, (struct ltn_series_key){0, 0}, ret);
+    ltn_decode_unlock(d);
+    if (rc == 0 || rc == -ENOMEM)
+        return rc;
+    *ret = 0;
+    if (d->resource != NULL) /* an agent of another version: the table counts it */
+        d->result->unexposed++;
+    else
+        ltn_decode_reject(d, rc == -EINVAL ? "metric has another type here, or a reserved name"
+                                           : "too many metrics");
+    return 0;
 }
 
-/* Begins a staged point; *ret is NULL when nothing is to be staged. 0 or LTN_ERR_TOO_LARGE. */
+/* Begins a staged point; *ret is NULL when nothing is to be staged. 0, LTN_ERR_TOO_LARGE, -ENOMEM.
+ */
 static int begin(struct ltn_decoder *d, const struct ltn_otlp_group *g,
                  const struct ltn_otlp_metric *m, const struct ltn_otlp_point *p,
                  struct ltn_staged_hist **ret)
 {
     bool failed = false;
+    ltn_series_ref ref;
     *ret = NULL;
     if (ltn_decode_untimely(m)) {
         ltn_decode_reject(d, "histogram without a temporality");
         return 0;
     }
-    ltn_decode_unlock(d);
-    if (!describe(d, g, m, p))
-        return 0;
+    int rc = resolve(d, g, m, p, &ref);
+    if (rc != 0 || ref == 0)
+        return rc;
     struct ltn_staged_hist *o = ltn_arena_calloc(&d->u->arena, 1, sizeof(*o));
     if (o == NULL)
         return LTN_ERR_TOO_LARGE;
-    o->desc = (struct ltn_series_desc){
-        .family = copy_text(d, d->family, &failed),
-        .type = m->kind == LTN_OTLP_SUMMARY ? LTN_PROM_SUMMARY : LTN_PROM_HISTOGRAM,
-        .unit = copy_text(d, d->unit, &failed),
-        .help = copy_text(d, d->help, &failed),
-        .scope_labels = copy_text(d, ltn_buf_str(&d->scope), &failed),
-        .labels = copy_text(d, ltn_buf_str(&d->labels), &failed)};
+    o->ref = ref;
+    o->family = copy_text(d, d->family, &failed);
     o->ended = (p->flags & LTN_OTLP_NO_RECORDED_VALUE) != 0;
     o->point.delta = m->temporality == LTN_OTLP_DELTA;
     o->point.start_ns = p->start_ns;
@@ -206,15 +226,11 @@ size_t ltn_decode_take_hists(struct ltn_decoder *d)
         first = o;
     }
     for (const struct ltn_staged_hist *o = first; o != NULL; o = o->next) {
-        int rc = ltn_hist_take(d->series, &o->desc, o->ended ? NULL : &o->point, o->point.time_ns,
-                               d->now_ns);
-        if (rc == 0)
+        if (ltn_hist_take(d->series, o->ref, o->family, o->ended ? NULL : &o->point,
+                          o->point.time_ns, d->now_ns) == 0)
             taken++;
-        else if (d->resource != NULL || rc == -ENOMEM)
-            d->result->unexposed++;
         else
-            ltn_decode_reject(d, rc == -EINVAL ? "metric has another type here, or a reserved name"
-                                               : "too many metrics");
+            d->result->unexposed++;
     }
     return taken;
 }

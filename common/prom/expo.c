@@ -210,9 +210,17 @@ static void put_value(struct ltn_prom *p, double value)
     (void)ltn_buf_putc(p->out, '\n');
 }
 
+/* OpenMetrics has no counters below zero, and none that are no number. */
+static bool forbidden(const struct ltn_prom *p, double value)
+{
+    return p->format == LTN_PROM_OPENMETRICS && p->type == LTN_PROM_COUNTER && !(value >= 0);
+}
+
 void ltn_prom_sample(struct ltn_prom *p, const struct ltn_prom_label *labels, size_t n,
                      double value)
 {
+    if (forbidden(p, value))
+        return;
     put_name(p, own_suffix(p->type));
     put_labels(p, labels, n);
     put_value(p, value);
@@ -220,6 +228,8 @@ void ltn_prom_sample(struct ltn_prom *p, const struct ltn_prom_label *labels, si
 
 void ltn_prom_sample_text(struct ltn_prom *p, const char *labels, double value)
 {
+    if (forbidden(p, value))
+        return;
     put_name(p, own_suffix(p->type));
     if (labels[0] != '\0')
         (void)ltn_buf_printf(p->out, "{%s}", labels);

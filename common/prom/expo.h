@@ -60,7 +60,8 @@ void ltn_prom_begin(struct ltn_prom *p, struct ltn_buf *out, enum ltn_prom_forma
 void ltn_prom_family(struct ltn_prom *p, const char *name, enum ltn_prom_type type,
                      const char *unit, const char *help);
 
-/* A sample of a counter, gauge, info or unknown family. */
+/* A sample of a counter, gauge, info or unknown family. Counters below zero or NaN, which
+ * OpenMetrics forbids, are left out in it. */
 void ltn_prom_sample(struct ltn_prom *p, const struct ltn_prom_label *labels, size_t n,
                      double value);
 

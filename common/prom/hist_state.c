@@ -144,11 +144,11 @@ int ltn_hist_attach(struct ltn_series *s)
 
 /* ---- points ---- */
 
-static int take(struct families *a, void **at, const struct ltn_series_desc *d,
-                const struct ltn_hist_point *p, bool overflow, enum ltn_hist_fate *fate)
+static int take(struct families *a, void **at, const char *family, const struct ltn_hist_point *p,
+                bool overflow, enum ltn_hist_fate *fate)
 {
     if (*at == NULL)
-        *at = new_state(a, d->family, strlen(d->family), ltn_hist_new());
+        *at = new_state(a, family, strlen(family), ltn_hist_new());
     struct state *o = *at;
     if (o == NULL)
         return -ENOMEM;
@@ -168,24 +168,21 @@ static void count(struct ltn_hist_stats *st, enum ltn_hist_fate fate)
     st->refused += fate == LTN_HIST_REFUSED ? 1 : 0;
 }
 
-int ltn_hist_take(struct ltn_series *s, const struct ltn_series_desc *d,
+int ltn_hist_take(struct ltn_series *s, ltn_series_ref ref, const char *family,
                   const struct ltn_hist_point *p, uint64_t time_ns, uint64_t now_ns)
 {
     struct families *a = ltn_series_state_arg(s);
-    struct ltn_series_desc with = *d;
     enum ltn_hist_fate fate = LTN_HIST_TAKEN;
-    ltn_series_ref ref;
-    with.state = true;
+    int rc = 0;
     ltn_series_lock(s);
-    int rc = ltn_series_resolve(s, &with, (struct ltn_series_key){0, 0}, now_ns, &ref);
-    void **at = rc == 0 ? ltn_series_state(s, ref) : NULL;
-    if (at == NULL || a == NULL) {
+    void **at = ltn_series_state(s, ref);
+    if (at == NULL || a == NULL) { /* nobody said that histograms were to be taken */
         ltn_series_unlock(s);
-        return rc != 0 ? rc : -EINVAL;
+        return 0;
     }
     bool overflow = ltn_series_is_overflow(s, ref);
     if (p != NULL)
-        rc = take(a, at, &with, p, overflow, &fate);
+        rc = take(a, at, family, p, overflow, &fate);
     else if (overflow || (time_ns != 0 && time_ns < ltn_series_time(s, ref)))
         fate = LTN_HIST_OLD;
     if (rc == 0) {

@@ -28,10 +28,9 @@ struct ltn_hist_stats {
     size_t bytes; /* held in states, about */
 };
 
-/* Takes a point into the series of d (a histogram or a summary; d->state is set here). p NULL: its
- * client has ended the series. 0, -ENOMEM, or the errors of ltn_series_resolve. Takes the lock of
- * the table. */
-int ltn_hist_take(struct ltn_series *s, const struct ltn_series_desc *d,
+/* Takes a point into a series that was resolved with desc.state, of that family (full name). p
+ * NULL: its client has ended the series. 0 or -ENOMEM. Takes the lock of the table. */
+int ltn_hist_take(struct ltn_series *s, ltn_series_ref ref, const char *family,
                   const struct ltn_hist_point *p, uint64_t time_ns, uint64_t now_ns) ltn_must_check;
 
 /* Takes the lock of the table. Zeros when nothing is attached. */
