@@ -256,7 +256,7 @@ static const char *nothing_found(const struct ltn_ingest_request *r)
     if (r->unknown > 0)
         return "no records found; JSON members with unknown names were ignored, names are in "
                "lowerCamelCase";
-    return r->body_bytes > 0 ? "no records found in the request" : NULL;
+    return r->read_bytes > 0 ? "no records found in the request" : NULL;
 }
 
 static int decode_as(struct ltn_ingest_request *r, struct ltn_decoder *d, const uint8_t *body,
@@ -284,6 +284,7 @@ void ltn_ingest_decode(struct ltn_ingest_request *r, struct ltn_decoder *d)
     }
     r->rc = is_json(r->http) ? ltn_decode_json(d, r->signal, &body, &n, &info) : 0;
     r->unknown = info.unknown;
+    r->read_bytes = n;
     if (r->rc == 0)
         r->rc = decode_as(r, d, body, n);
     else if (r->rc == LTN_ERR_MALFORMED)

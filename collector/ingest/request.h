@@ -26,8 +26,9 @@ struct ltn_ingest_request {
     uint64_t received_ns; /* since 1970 */
     /* what decoding yielded */
     struct ltn_decode_result result;
-    uint64_t unknown; /* JSON members without a meaning */
-    size_t error_at;  /* where JSON broke */
+    size_t read_bytes; /* what was decoded, as protobuf */
+    uint64_t unknown;  /* JSON members without a meaning */
+    size_t error_at;   /* where JSON broke */
     uint64_t decode_ns;
     int rc;
 };

@@ -126,8 +126,8 @@ void ltn_grpc_stream_close(struct ltn_grpc_stream *s);
 
 struct ltn_http_client;
 
-/* Creates a client that keeps connections between calls. NULL when memory is out. Free with
- * ltn_http_client_free (NULL-safe). */
+/* Creates a client that keeps connections between calls. NULL when memory is out or libcurl, loaded
+ * by the first call, is missing. Free with ltn_http_client_free (NULL-safe). */
 struct ltn_http_client *ltn_http_client_new(void) ltn_must_check;
 void ltn_http_client_free(struct ltn_http_client *c);
 

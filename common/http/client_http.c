@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <curl/curl.h>
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +10,7 @@
 #include "base/clock.h"
 #include "http/client.h"
 #include "http/coding.h"
+#include "http/curl_load.h"
 
 #define DEFAULT_RESPONSE_BYTES (4UL * 1024 * 1024)
 #define MAX_HEAD_BYTES         (64 * 1024)
@@ -27,16 +26,9 @@ struct ltn_http_client {
     char content_type[128];
 };
 
-static void global_init(void)
-{
-    (void)curl_global_init(CURL_GLOBAL_DEFAULT);
-}
-
 struct ltn_http_client *ltn_http_client_new(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&once, global_init);
-    struct ltn_http_client *c = calloc(1, sizeof(*c));
+    struct ltn_http_client *c = ltn_curl_load() == 0 ? calloc(1, sizeof(*c)) : NULL;
     if (c == NULL) {
         return NULL;
     }

@@ -136,6 +136,7 @@ void ltn_conn_close(struct conn *c)
 {
     struct ltn_http_server *s = c->server;
     end_sessions(c);
+    ltn_server_conn_clean(c);
     if (s->walk_next == c) {
         s->walk_next = c->next; /* a handler answered another connection's request */
     }
@@ -444,6 +445,7 @@ void ltn_conn_work(struct conn *c)
         return;
     }
     c->busy = true;
+    ltn_server_conn_clean(c);
     bool moved;
     do {
         moved = feed_waiting(c);

@@ -599,7 +599,7 @@ void ltn_exchange_replied(struct ltn_http_request *rq)
     c->active_ns = ltn_loop_now_ns(s->loop);
     ltn_request_free(rq);
     ltn_conn_relieved(c);
-    ltn_conn_work(c); /* does nothing while the connection is inside a call of ours */
+    ltn_server_conn_dirty(c); /* nothing while the connection is inside a call of ours */
 }
 
 /* The client's deadline: it gets its answer, the handler's will be dropped. */

@@ -185,7 +185,9 @@ struct conn {
     bool dead;
     bool ended; /* the peer ended its side */
     bool aging; /* told to go */
-    bool dirty; /* output was queued from outside its own events */
+    bool dirty; /* in the server's list of connections with output to send */
+    struct conn *dirty_prev;
+    struct conn *dirty_next;
     uint64_t accepted_ns;
     uint64_t age_limit_ns;
     uint64_t active_ns; /* last time a request began or ended, or a frame came */
@@ -274,7 +276,8 @@ struct ltn_http_server {
     struct ltn_timer accept_pause;
     struct ltn_timer drain_timer;
     struct ltn_timer drain_final_timer;
-    struct ltn_timer flush; /* sends what streams queued */
+    struct ltn_timer flush; /* sends what replies and streams queued */
+    struct conn *dirty;     /* connections it is for */
     bool accept_paused;
     bool draining;
     void (*drained)(void *arg);
@@ -291,10 +294,13 @@ struct ltn_http_server {
 /* "Sun, 06 Nov 1994 08:49:37 GMT", made anew each second. */
 const char *ltn_server_date(struct ltn_http_server *s);
 void ltn_server_conn_gone(struct ltn_http_server *s);
-/* Has the connection's output sent in the next round of the loop. */
+/* Has the connection's output sent at the end of this round of the loop, so that replies that come
+ * together leave together. */
 void ltn_server_conn_dirty(struct conn *c);
 /* Likewise, from inside its own events: not before the others had their turn. */
 void ltn_server_conn_later(struct conn *c);
+/* Takes it off that list. */
+void ltn_server_conn_clean(struct conn *c);
 void ltn_health_check(void *arg, struct ltn_http_request *req);
 
 #endif /* LTN_HTTP_SERVER_INTERNALS_H */

@@ -42,7 +42,7 @@ def test_hostile_bodies(collector):
     assert collector.post("/v1/metrics", bomb, {"Content-Encoding": "gzip"})[0] in (400, 413)
     with socket.create_connection(("127.0.0.1", collector.port), timeout=10) as c:
         c.sendall(b"POST /v1/metrics HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\n"
-                  b"Content-Length: 17825792\r\n\r\n")
+                  b"Content-Length: 67108865\r\n\r\n")
         assert c.recv(4096).startswith(b"HTTP/1.1 413 ")
     with collector.channel() as channel:
         with pytest.raises(grpc.RpcError) as e:
