@@ -183,7 +183,7 @@ static int make_state(struct service *s, struct ltn_errinfo *info)
     fo.straggler.min_effect = c->min_effect_pct / 100;
     s->fleet = ltn_fleet_new(&fo, &sink);
     s->series = ltn_series_new(&so);
-    if (s->fleet == NULL || s->series == NULL || ltn_hist_attach(s->series) != 0 ||
+    if (s->fleet == NULL || s->series == NULL || ltn_hist_attach(s->series, 0) != 0 ||
         ltn_serve_reserve(s->series) != 0)
         return ltn_errinfo_set(info, -ENOMEM, "out of memory");
     store.series = s->series;

@@ -451,7 +451,7 @@ static void put_series(struct expo *e)
     one(e, OWN_lanterne_collector_series_bytes, (double)(st.bytes + hist.bytes));
     family(e, OWN_lanterne_collector_series_refused_total);
     labelled(e, "reason", "overflow", st.overflowed);
-    labelled(e, "reason", "no_room", st.refused);
+    labelled(e, "reason", "no_room", st.refused + hist.no_room);
     labelled(e, "reason", "type_conflict", st.type_conflicts);
     labelled(e, "reason", "kind", ltn_ingest_stats(e->s->ingest)->points_unexposed);
     labelled(e, "reason", "late", st.late + hist.late);

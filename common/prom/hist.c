@@ -48,6 +48,20 @@ size_t ltn_hist_bytes(const struct ltn_hist *h)
     return n;
 }
 
+size_t ltn_hist_point_bytes(const struct ltn_hist_point *p)
+{
+    size_t words = 2 * p->bound_n + 1;
+    if (p->kind == LTN_HIST_EXPONENTIAL)
+        words = (p->positive.n < LTN_HIST_BUCKETS ? p->positive.n : LTN_HIST_BUCKETS) +
+                (p->negative.n < LTN_HIST_BUCKETS ? p->negative.n : LTN_HIST_BUCKETS) + 1;
+    else if (p->kind == LTN_HIST_SUMMARY)
+        words = 2 * p->quantile_n + 1;
+    size_t n = sizeof(struct ltn_hist) + words * sizeof(uint64_t);
+    for (size_t i = 0; i < p->exemplar_n && i < LTN_HIST_EXEMPLARS; i++)
+        n += sizeof(struct ltn_hist_exemplar) + strlen(p->exemplars[i].labels) + 1;
+    return n;
+}
+
 static void add(uint64_t *to, uint64_t n)
 {
     if (__builtin_add_overflow(*to, n, to))
@@ -368,7 +382,7 @@ int ltn_hist_set(struct ltn_hist *h, const struct ltn_hist_point *p, bool mixed,
         h->sum = p->sum;
         h->has_sum = p->has_sum;
     }
-    h->kind = p->kind;
+    h->kind = (uint8_t)p->kind;
     h->used = true;
     h->time_ns = p->time_ns > h->time_ns ? p->time_ns : h->time_ns;
     for (size_t i = 0; i < p->exemplar_n; i++)

@@ -65,6 +65,7 @@ enum ltn_hist_fate {
     LTN_HIST_OLD,     /* ignored: late, or delivered before */
     LTN_HIST_OVERLAP, /* taken, though its time overlaps what is there: a second writer? */
     LTN_HIST_REFUSED, /* ignored: too many bounds, an impossible scale or run */
+    LTN_HIST_NO_ROOM, /* ignored: for want of memory (of ltn_hist_take only) */
 };
 
 /* Takes a point in. A cumulative one replaces what is there unless it is older. A delta one is
@@ -78,8 +79,9 @@ int ltn_hist_set(struct ltn_hist *h, const struct ltn_hist_point *p, bool mixed,
 /* Time of the newest point, and the count. */
 uint64_t ltn_hist_time_ns(const struct ltn_hist *h);
 uint64_t ltn_hist_count(const struct ltn_hist *h);
-/* Bytes on the heap. */
+/* Bytes on the heap, about; and those that a histogram of this point alone would have. */
 size_t ltn_hist_bytes(const struct ltn_hist *h);
+size_t ltn_hist_point_bytes(const struct ltn_hist_point *p);
 
 /* ---- the bounds of a family of exponential histograms ---- */
 

@@ -26,6 +26,7 @@ struct state {
 /* Under the lock of the table. */
 struct families {
     struct ltn_map by_name;
+    size_t max_bytes;
     struct ltn_hist_stats stats;
 };
 
@@ -129,7 +130,7 @@ static void all_done(void *arg)
     free(a);
 }
 
-int ltn_hist_attach(struct ltn_series *s)
+int ltn_hist_attach(struct ltn_series *s, size_t max_bytes)
 {
     static const struct ltn_series_state_ops ops = {state_free, state_save, state_load, state_write,
                                                     all_done};
@@ -138,18 +139,33 @@ int ltn_hist_attach(struct ltn_series *s)
     if (a == NULL)
         return -ENOMEM;
     ltn_map_init(&a->by_name, FAMILIES_MAX);
+    a->max_bytes = max_bytes != 0 ? max_bytes : LTN_HIST_MAX_BYTES;
     ltn_series_set_state_ops(s, &ops, a);
     return 0;
 }
 
 /* ---- points ---- */
 
+/* What has grown is not let grow on when there is no room; what is there may be set anew. */
+static bool has_room(const struct families *a, const struct ltn_hist *h,
+                     const struct ltn_hist_point *p)
+{
+    size_t before = h != NULL ? ltn_hist_bytes(h) : 0;
+    size_t after = ltn_hist_point_bytes(p) + (h != NULL ? 0 : sizeof(struct state));
+    return after <= before || a->stats.bytes + (after - before) <= a->max_bytes;
+}
+
 static int take(struct families *a, void **at, const char *family, const struct ltn_hist_point *p,
                 bool overflow, enum ltn_hist_fate *fate)
 {
-    if (*at == NULL)
-        *at = new_state(a, family, strlen(family), ltn_hist_new());
     struct state *o = *at;
+    if (!has_room(a, o != NULL ? o->h : NULL, p)) {
+        a->stats.no_room++;
+        *fate = LTN_HIST_NO_ROOM;
+        return 0;
+    }
+    if (o == NULL)
+        *at = o = new_state(a, family, strlen(family), ltn_hist_new());
     if (o == NULL)
         return -ENOMEM;
     a->stats.bytes -= ltn_hist_bytes(o->h);

@@ -10,16 +10,20 @@
 #include "prom/hist.h"
 #include "prom/series.h"
 
-/* Makes a table take histograms; before its first series and before loading. It frees what this
- * needs with itself. 0 or -ENOMEM. */
-int ltn_hist_attach(struct ltn_series *s) ltn_must_check;
+/* Bytes that all states of a table may have together, by default. */
+#define LTN_HIST_MAX_BYTES ((size_t)256 << 20)
+
+/* Makes a table take histograms, of max_bytes in all (0: LTN_HIST_MAX_BYTES); before its first
+ * series and before loading. It frees what this needs with itself. 0 or -ENOMEM. */
+int ltn_hist_attach(struct ltn_series *s, size_t max_bytes) ltn_must_check;
 
 /* name, help */
 #define LTN_HIST_COUNTERS(X)                                                                       \
     X(taken, "points of histograms and summaries taken")                                           \
     X(late, "late, or delivered before")                                                           \
     X(overlaps, "taken, though their time overlaps that of another")                               \
-    X(refused, "too many bounds, an impossible scale or place")
+    X(refused, "too many bounds, an impossible scale or place")                                    \
+    X(no_room, "their states would need more memory than there is for them")
 
 struct ltn_hist_stats {
 #define LTN_HIST_STAT(name, help) uint64_t name;

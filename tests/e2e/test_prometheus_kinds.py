@@ -15,9 +15,16 @@ import collector_util as cu
 import harness
 from test_prometheus import Prometheus, scraped
 
-prometheus_client = pytest.importorskip("prometheus_client", reason="python3-prometheus-client is not installed")
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics   # noqa: E402
-from prometheus_client.parser import text_string_to_metric_families as parse_text                      # noqa: E402
+
+def parse_openmetrics(text):
+    parser = pytest.importorskip("prometheus_client.openmetrics.parser", reason="python3-prometheus-client is not installed")
+    return parser.text_string_to_metric_families(text)
+
+
+def parse_text(text):
+    parser = pytest.importorskip("prometheus_client.parser", reason="python3-prometheus-client is not installed")
+    return parser.text_string_to_metric_families(text)
+
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 DELTA, CUMULATIVE = 1, 2

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests into updates: what is read, merged, cleaned, refused. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,7 +112,7 @@ static int setup(void **state)
 {
     (void)state;
     series = ltn_series_new(NULL);
-    return series != NULL ? ltn_hist_attach(series) : -1;
+    return series != NULL ? ltn_hist_attach(series, 0) : -1;
 }
 
 static int teardown(void **state)
@@ -577,6 +578,32 @@ static void families_keep_the_names_of_their_samples(void **state)
     shows("wait_seconds_max{");
 }
 
+static void histograms_have_so_much_memory(void **state)
+{
+    (void)state;
+    static const uint64_t counts[] = {1, 2, 3};
+    struct ltn_series *small = ltn_series_new(NULL);
+    struct ltn_hist_stats st;
+    ltn_series_ref ref;
+    assert_int_equal(ltn_hist_attach(small, 4096), 0);
+    for (uint64_t i = 0; i < 1000; i++) {
+        char labels[32];
+        (void)snprintf(labels, sizeof(labels), "i=\"%u\"", (unsigned)i);
+        const struct ltn_series_desc d = {
+            .family = "h", .type = LTN_PROM_HISTOGRAM, .labels = labels, .state = true};
+        const struct ltn_hist_point p = {
+            .time_ns = 1, .count = 6, .bounds = bounds, .counts = counts, .bound_n = 2};
+        ltn_series_lock(small);
+        assert_int_equal(ltn_series_resolve(small, &d, (struct ltn_series_key){0, 0}, 1, &ref), 0);
+        ltn_series_unlock(small);
+        assert_int_equal(ltn_hist_take(small, ref, "h", &p, 1, 1), 0);
+    }
+    ltn_hist_stats(small, &st);
+    assert_true(st.bytes <= 4096 && st.taken > 5);
+    assert_int_equal(st.taken + st.no_room, 1000);
+    ltn_series_free(small);
+}
+
 /* One resource may describe itself anew; of one job and instance there is one target_info. */
 static void one_target_info(void **state)
 {
@@ -637,6 +664,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(attributes_in_any_order_are_one_series, setup, teardown),
         cmocka_unit_test_setup_teardown(histograms_are_series, setup, teardown),
         cmocka_unit_test_setup_teardown(families_keep_the_names_of_their_samples, setup, teardown),
+        cmocka_unit_test_setup_teardown(histograms_have_so_much_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(one_target_info, setup, teardown),
         cmocka_unit_test_setup_teardown(keys_know_where_they_stand, setup, teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_taken_is_rejected_by_the_point, setup,
