@@ -32,7 +32,7 @@ static const char *const wire_names[LTN_WIRE_METRICS] = {
 #undef LTN_WIRE_NAME
 };
 
-static ltn_otlp_number_raw_fn on_number_raw;
+static ltn_otlp_numbers_raw_fn on_numbers_raw;
 
 struct ltn_decoder *ltn_decoder_new(struct ltn_series *series)
 {
@@ -51,7 +51,7 @@ struct ltn_decoder *ltn_decoder_new(struct ltn_series *series)
         ltn_decoder_free(d);
         return NULL;
     }
-    ltn_otlp_metrics_raw(d->reader, on_number_raw);
+    ltn_otlp_metrics_raw(d->reader, on_numbers_raw);
     return d;
 }
 
@@ -99,14 +99,15 @@ static int begin_point(struct ltn_decoder *d, const struct ltn_otlp_group *g,
     return 0;
 }
 
-static int on_number_raw(void *ctx, const struct ltn_otlp_group *g, const struct ltn_otlp_metric *m,
-                         const struct ltn_otlp_number *p)
+static int on_numbers_raw(void *ctx, const struct ltn_otlp_group *g,
+                          const struct ltn_otlp_metric *m, const struct ltn_otlp_number *p,
+                          size_t n)
 {
     struct ltn_decoder *d = ctx;
     int rc = begin_point(d, g, m);
-    if (rc != 0 || d->resource != NULL)
-        return rc != 0 ? rc : LTN_OTLP_WANT_ATTRS;
-    return ltn_decode_number_raw(d, m, p);
+    if (rc != 0 || d->resource != NULL) /* an agent's say more than their values */
+        return rc;
+    return ltn_decode_numbers_raw(d, m, p, n);
 }
 
 static int on_number(void *ctx, const struct ltn_otlp_group *g, const struct ltn_otlp_metric *m,
@@ -241,8 +242,11 @@ static int finish(struct ltn_decoder *d, int rc, const struct ltn_otlp_counts *c
         ltn_map_init(&d->resources, LTN_MAX_RESOURCES);
     }
     if (rc == 0)
-        ltn_series_take(d->series, d->samples, d->sample_n, d->now_ns);
-    ret->samples = rc == 0 ? d->sample_n + ltn_decode_take_hists(d) : 0;
+        rc = ltn_series_take(d->series, d->samples, d->sample_n, d->now_ns);
+    size_t hists = 0;
+    if (rc == 0)
+        rc = ltn_decode_take_hists(d, &hists);
+    ret->samples = rc == 0 ? d->sample_n + hists : 0;
     if (d->sample_room > SAMPLES_KEPT) {
         free(d->samples);
         d->samples = NULL;

@@ -215,10 +215,11 @@ int ltn_decode_summary(struct ltn_decoder *d, const struct ltn_otlp_group *g,
     return end(d, o, failed);
 }
 
-size_t ltn_decode_take_hists(struct ltn_decoder *d)
+int ltn_decode_take_hists(struct ltn_decoder *d, size_t *ret_taken)
 {
     struct ltn_staged_hist *first = NULL;
-    size_t taken = 0;
+    int failed = 0;
+    *ret_taken = 0;
     while (d->hists != NULL) { /* in the order in which they came */
         struct ltn_staged_hist *o = d->hists;
         d->hists = o->next;
@@ -226,11 +227,12 @@ size_t ltn_decode_take_hists(struct ltn_decoder *d)
         first = o;
     }
     for (const struct ltn_staged_hist *o = first; o != NULL; o = o->next) {
-        if (ltn_hist_take(d->series, o->ref, o->family, o->ended ? NULL : &o->point,
-                          o->point.time_ns, d->now_ns) == 0)
-            taken++;
+        int rc = ltn_hist_take(d->series, o->ref, o->family, o->ended ? NULL : &o->point,
+                               o->point.time_ns, d->now_ns);
+        if (rc == 0)
+            (*ret_taken)++;
         else
-            d->result->unexposed++;
+            failed = rc;
     }
-    return taken;
+    return failed;
 }

@@ -136,9 +136,10 @@ int ltn_decode_agent_histogram(struct ltn_decoder *d,
 /* Notes the scope and the metric for what follows. */
 void ltn_decode_begin_metric(struct ltn_decoder *d, const struct ltn_otlp_group *g,
                              const struct ltn_otlp_metric *m);
-/* A point like one seen before: 0 taken, LTN_OTLP_WANT_ATTRS, -ENOMEM. */
-int ltn_decode_number_raw(struct ltn_decoder *d, const struct ltn_otlp_metric *m,
-                          const struct ltn_otlp_number *p) ltn_must_check;
+/* Points like some seen before: how many were taken, from the first on (LTN_OTLP_AHEAD at most), or
+ * -ENOMEM. */
+int ltn_decode_numbers_raw(struct ltn_decoder *d, const struct ltn_otlp_metric *m,
+                           const struct ltn_otlp_number *p, size_t n) ltn_must_check;
 /* A point with its attributes. 0 or -ENOMEM. */
 int ltn_decode_number(struct ltn_decoder *d, const struct ltn_otlp_group *g,
                       const struct ltn_otlp_metric *m,
@@ -169,8 +170,8 @@ int ltn_decode_exp_histogram(struct ltn_decoder *d, const struct ltn_otlp_group 
 int ltn_decode_summary(struct ltn_decoder *d, const struct ltn_otlp_group *g,
                        const struct ltn_otlp_metric *m,
                        const struct ltn_otlp_summary *p) ltn_must_check;
-/* How many were taken. */
-size_t ltn_decode_take_hists(struct ltn_decoder *d);
+/* 0, -ENOMEM, or LTN_ERR_BUSY (the same request again takes what was not). */
+int ltn_decode_take_hists(struct ltn_decoder *d, size_t *ret_taken) ltn_must_check;
 
 /* Cleaned copy in the update's arena, cut at max bytes; NULL when it is full. */
 const char *ltn_decode_text(struct ltn_decoder *d, struct ltn_otlp_str s, size_t max);

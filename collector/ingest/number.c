@@ -24,7 +24,7 @@ void ltn_decode_unlock(struct ltn_decoder *d)
     d->locked = false;
 }
 
-static void lock(struct ltn_decoder *d)
+static void lock(struct ltn_decoder *d, size_t points)
 {
     if (d->locked && d->locked_points >= LOCKED_POINTS)
         ltn_decode_unlock(d); /* others may come in between */
@@ -33,19 +33,19 @@ static void lock(struct ltn_decoder *d)
         d->locked = true;
         d->locked_points = 0;
     }
-    d->locked_points++;
+    d->locked_points += (unsigned)points;
 }
 
 ltn_series_ref ltn_decode_find(struct ltn_decoder *d, struct ltn_series_key key)
 {
-    lock(d);
-    return ltn_series_find(d->series, key, d->now_ns);
+    lock(d, 1);
+    return ltn_series_find(d->series, key);
 }
 
 int ltn_decode_resolve(struct ltn_decoder *d, const struct ltn_series_desc *desc,
                        struct ltn_series_key key, ltn_series_ref *ret)
 {
-    lock(d);
+    lock(d, 1);
     return ltn_series_resolve(d->series, desc, key, d->now_ns, ret);
 }
 
@@ -142,13 +142,30 @@ static bool is_nan(const struct ltn_otlp_number *p)
            (p->point.flags & LTN_OTLP_NO_RECORDED_VALUE) == 0;
 }
 
-int ltn_decode_number_raw(struct ltn_decoder *d, const struct ltn_otlp_metric *m,
-                          const struct ltn_otlp_number *p)
+int ltn_decode_numbers_raw(struct ltn_decoder *d, const struct ltn_otlp_metric *m,
+                           const struct ltn_otlp_number *p, size_t n)
 {
-    if (is_empty(p) || ltn_decode_untimely(m) || (is_counter(m) && is_nan(p)))
-        return LTN_OTLP_WANT_ATTRS;
-    ltn_series_ref ref = ltn_decode_find(d, key_of(d, p));
-    return ref != 0 ? stage(d, m, p, ref) : LTN_OTLP_WANT_ATTRS;
+    struct ltn_series_key keys[LTN_OTLP_AHEAD];
+    int taken = 0;
+    bool counter = is_counter(m);
+    if (ltn_decode_untimely(m))
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        keys[i] = key_of(d, &p[i]);
+    lock(d, n);
+    for (size_t i = 0; i < n; i++)
+        ltn_series_prefetch(d->series, keys[i]);
+    for (size_t i = 0; i < n; i++, taken++) {
+        if (keys[i].b == 0 || is_empty(&p[i]) || (counter && is_nan(&p[i])))
+            break;
+        ltn_series_ref ref = ltn_series_find(d->series, keys[i]);
+        if (ref == 0)
+            break;
+        int rc = stage(d, m, &p[i], ref);
+        if (rc != 0)
+            return rc;
+    }
+    return taken;
 }
 
 /* The series could not be had. */

@@ -48,8 +48,9 @@ struct ltn_otlp_reader {
     struct ltn_otlp_exemplar exemplars[LTN_OTLP_EXEMPLARS_MAX];
     struct ltn_otlp_attr exemplar_attrs[LTN_OTLP_EXEMPLAR_ATTRS_MAX];
     struct ltn_otlp_quantile quantiles[LTN_OTLP_QUANTILES_MAX];
-    int (*on_number_raw)(void *ctx, const struct ltn_otlp_group *g, const struct ltn_otlp_metric *m,
-                         const struct ltn_otlp_number *p);
+    int (*on_numbers_raw)(void *ctx, const struct ltn_otlp_group *g,
+                          const struct ltn_otlp_metric *m, const struct ltn_otlp_number *p,
+                          size_t n);
 };
 
 /* Called for each Metric or LogRecord, with the cursor inside it. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/map.h"
 #include "prom/name.h"
 
@@ -192,9 +193,9 @@ int ltn_hist_take(struct ltn_series *s, ltn_series_ref ref, const char *family,
     int rc = 0;
     ltn_series_lock(s);
     void **at = ltn_series_state(s, ref);
-    if (at == NULL || a == NULL) { /* nobody said that histograms were to be taken */
+    if (at == NULL || a == NULL) {
         ltn_series_unlock(s);
-        return 0;
+        return a == NULL ? 0 : LTN_ERR_BUSY; /* nobody wants histograms; it expired since */
     }
     bool overflow = ltn_series_is_overflow(s, ref);
     if (p != NULL)

@@ -33,7 +33,8 @@ struct ltn_hist_stats {
 };
 
 /* Takes a point into a series that was resolved with desc.state, of that family (full name). p
- * NULL: its client has ended the series. 0 or -ENOMEM. Takes the lock of the table. */
+ * NULL: its client has ended the series. 0, -ENOMEM, or LTN_ERR_BUSY when the series expired
+ * meanwhile: the same point again finds or makes it. Takes the lock of the table. */
 int ltn_hist_take(struct ltn_series *s, ltn_series_ref ref, const char *family,
                   const struct ltn_hist_point *p, uint64_t time_ns, uint64_t now_ns) ltn_must_check;
 

@@ -451,6 +451,7 @@ static void unmake(struct ltn_series *s, ltn_series_ref ref)
         g->family->count--;
     s->stats.series--;
     s->limbo++;
+    s->unswept = true;
     o->flags = (uint8_t)((o->flags & SLOT_DIRTY) | SLOT_LIMBO);
     ltn_series_mark(s, ref);
 }
@@ -545,8 +546,6 @@ static void take_delta(struct ltn_series *s, struct slot *o, const struct ltn_se
 static void take_one(struct ltn_series *s, const struct ltn_series_sample *p, uint32_t now_s)
 {
     struct slot *o = ltn_slot(s, p->ref);
-    if ((o->flags & SLOT_USED) == 0)
-        return; /* held for longer than promised */
     s->stats.points++;
     o->seen_s = now_s;
     bool overflow = (o->flags & SLOT_OVERFLOW) != 0;
@@ -573,19 +572,25 @@ static void take_one(struct ltn_series *s, const struct ltn_series_sample *p, ui
     ltn_series_mark(s, p->ref);
 }
 
-void ltn_series_take(struct ltn_series *s, const struct ltn_series_sample *samples, size_t n,
-                     uint64_t now_ns)
+int ltn_series_take(struct ltn_series *s, const struct ltn_series_sample *samples, size_t n,
+                    uint64_t now_ns)
 {
     uint32_t now_s = ltn_seconds(now_ns);
+    int rc = 0;
     for (size_t i = 0; i < n;) {
         size_t end = n - i > TAKE_SLICE ? i + TAKE_SLICE : n;
         ltn_series_lock(s);
         for (size_t k = i; k < end; k++)
             __builtin_prefetch(ltn_slot(s, samples[k].ref), 1);
-        for (; i < end; i++)
-            take_one(s, &samples[i], now_s);
+        for (; i < end; i++) {
+            if ((ltn_slot(s, samples[i].ref)->flags & SLOT_USED) != 0)
+                take_one(s, &samples[i], now_s);
+            else
+                rc = LTN_ERR_BUSY;
+        }
         ltn_series_unlock(s);
     }
+    return rc;
 }
 
 int ltn_series_set(struct ltn_series *s, const struct ltn_series_point *p, uint64_t now_ns)
@@ -605,6 +610,8 @@ int ltn_series_set(struct ltn_series *s, const struct ltn_series_point *p, uint6
 void **ltn_series_state(struct ltn_series *s, ltn_series_ref ref)
 {
     struct slot *o = ltn_slot(s, ref);
+    if ((o->flags & SLOT_USED) == 0)
+        return NULL;
     return ltn_slot_group(s, o)->family->state ? &o->state : NULL;
 }
 
@@ -685,10 +692,9 @@ static void drop_empty(struct ltn_series *s)
     }
 }
 
-/* Slots in limbo become free: no key leads to them any more. */
+/* Slots that went with the expiry before become free. */
 static void leave_limbo(struct ltn_series *s)
 {
-    ltn_series_raw_sweep(s);
     for (ltn_series_ref r = 1; r <= s->slot_count && s->limbo > 0; r++) {
         struct slot *o = ltn_slot(s, r);
         if ((o->flags & SLOT_LIMBO) == 0)
@@ -705,15 +711,19 @@ void ltn_series_expire(struct ltn_series *s, uint64_t now_ns)
     uint32_t limit_s = now_s > keep_s ? now_s - keep_s : 0, group = 0;
     bool more = true;
     ltn_series_lock(s);
+    if (s->cursors == 0 && !s->unswept)
+        leave_limbo(s);
     while (more && s->cursors == 0) {
         more = expire_slice(s, &group, limit_s);
         ltn_series_unlock(s);
         ltn_series_lock(s);
     }
-    if (s->cursors == 0 && s->limbo > 0) {
-        leave_limbo(s);
-        drop_empty(s);
+    if (s->unswept) {
+        ltn_series_raw_sweep(s);
+        s->unswept = false;
     }
+    if (s->cursors == 0)
+        drop_empty(s);
     ltn_series_unlock(s);
 }
 

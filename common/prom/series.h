@@ -13,8 +13,8 @@
  * Threads: the table has one lock. Functions say "locked" when the caller holds it; the others take
  * it themselves. Hold it for some ten microseconds at most and let it go: readers (the exposition,
  * the saving) work in slices of about that length, so that neither waits for the other for long. A
- * reference stays valid after the lock was let go as long as its series was found, resolved or
- * taken within the last half of the expiry.
+ * reference may be kept without the lock for some seconds: the place of a series that expires is
+ * not used again before the next expiry.
  *
  * What changed since the last saving is known; ltn_series_save_* give it away as blobs that
  * ltn_series_load reads back, so that values and the state of delta sums outlive the process.
@@ -86,8 +86,10 @@ struct ltn_series_key ltn_series_key(const struct ltn_series *s, uint64_t contex
 
 typedef uint32_t ltn_series_ref; /* 0: none */
 
-/* The series of that key, or 0. Marks it as seen. Locked. */
-ltn_series_ref ltn_series_find(struct ltn_series *s, struct ltn_series_key key, uint64_t now_ns);
+/* The series of that key, or 0. Locked. */
+ltn_series_ref ltn_series_find(struct ltn_series *s, struct ltn_series_key key);
+/* Says that find comes soon, so that memory is at hand. Locked. */
+void ltn_series_prefetch(const struct ltn_series *s, struct ltn_series_key key);
 
 /* What makes a series. */
 struct ltn_series_desc {
@@ -124,9 +126,10 @@ struct ltn_series_sample {
 /* Takes values. One as old as its series' last or older changes nothing. A delta adds when it
  * begins where the last ended (or does not say), sets the series to itself when it is the first or
  * when a gap lies before it, and adds and is counted when it overlaps. Also marks the series as
- * seen. Takes the lock, and lets it go in between. */
-void ltn_series_take(struct ltn_series *s, const struct ltn_series_sample *samples, size_t n,
-                     uint64_t now_ns);
+ * seen. Takes the lock, and lets it go in between. 0, or LTN_ERR_BUSY when a series expired between
+ * find and now (the others were taken): the same points again then find or make all of them. */
+int ltn_series_take(struct ltn_series *s, const struct ltn_series_sample *samples, size_t n,
+                    uint64_t now_ns) ltn_must_check;
 
 /* A point with everything in one call, for few: resolve and take. Errors as resolve. */
 struct ltn_series_point {
@@ -166,7 +169,7 @@ void *ltn_series_state_arg(const struct ltn_series *s);
 bool ltn_series_is_overflow(const struct ltn_series *s, ltn_series_ref ref);
 
 /* Where the state of a series stands: *at is NULL at first and is the owner's to set. NULL when the
- * series has a value. Locked. */
+ * series has a value, or has expired since. Locked. */
 void **ltn_series_state(struct ltn_series *s, ltn_series_ref ref);
 
 /* Last time of the series, ns; 0 when it was never set. Locked. */

@@ -121,7 +121,13 @@ static uint32_t raw_place(struct ltn_series_key key, uint32_t room)
     return place((uint32_t)(key.a >> 32), room);
 }
 
-ltn_series_ref ltn_series_find(struct ltn_series *s, struct ltn_series_key key, uint64_t now_ns)
+void ltn_series_prefetch(const struct ltn_series *s, struct ltn_series_key key)
+{
+    if (s->raw_count > 0)
+        __builtin_prefetch(&s->raw[raw_place(key, s->raw_room)]);
+}
+
+ltn_series_ref ltn_series_find(struct ltn_series *s, struct ltn_series_key key)
 {
     if (s->raw_count == 0)
         return 0;
@@ -133,11 +139,9 @@ ltn_series_ref ltn_series_find(struct ltn_series *s, struct ltn_series_key key, 
         if (e->a == key.a && e->b == key.b)
             break;
     }
-    struct slot *o = ltn_slot(s, s->raw[i].ref);
-    if ((o->flags & SLOT_USED) == 0)
-        return 0; /* the sweep will come */
-    o->seen_s = ltn_seconds(now_ns);
-    return s->raw[i].ref;
+    /* While series are going, keys may still lead to them. */
+    bool gone = s->unswept && (ltn_slot(s, s->raw[i].ref)->flags & SLOT_USED) == 0;
+    return gone ? 0 : s->raw[i].ref;
 }
 
 /* The entry of that key, or the free one where it would go. */

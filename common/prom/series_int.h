@@ -96,7 +96,8 @@ struct ltn_series {
     uint32_t chunk_count;
     uint32_t slot_count; /* ever used */
     ltn_series_ref free_list;
-    size_t limbo;
+    size_t limbo; /* slots of series that went, not to be used again yet */
+    bool unswept; /* some of them still have keys */
     uint32_t cursors;
     size_t label_bytes;
     /* by group and labels */

@@ -482,6 +482,13 @@ static bool state_fits(const struct ltn_series *s, const struct slot *o, unsigne
     return ltn_slot_group(s, o)->family->state == ((flags & FLAG_STATE) != 0);
 }
 
+/* More slots than that never are: live ones, and as many that went. */
+static uint64_t most_slots(const struct ltn_series *s)
+{
+    uint64_t n = 4 * (uint64_t)(s->opts.max_series + s->opts.max_families);
+    return n < LTN_SLOTS_MAX ? n : LTN_SLOTS_MAX - 1;
+}
+
 static int load_series(struct ltn_series *s, struct reader *r, struct loading *l)
 {
     uint64_t ref = get_varint(r);
@@ -491,7 +498,7 @@ static int load_series(struct ltn_series *s, struct reader *r, struct loading *l
     struct group *g = ltn_map_get_u64(&s->load_groups, id);
     struct slot *o = NULL;
     s->load_defs++;
-    r->bad = r->bad || ref == 0 || ref >= LTN_SLOTS_MAX;
+    r->bad = r->bad || ref == 0 || ref > most_slots(s);
     if (r->bad || ltn_series_reach(s, (ltn_series_ref)ref) != 0) {
         free(labels);
         return r->bad ? 0 : -ENOMEM;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Series of clients: values, delta sums, ceilings, overflow, expiry, keys, saving. */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "base/attr.h"
 #include "base/clock.h"
@@ -112,13 +115,13 @@ static void ends_a_series(void **state)
     ltn_series_lock(s);
     assert_int_equal(ltn_series_resolve(s, &d, (struct ltn_series_key){0, 0}, 1, &end.ref), 0);
     ltn_series_unlock(s);
-    ltn_series_take(s, &end, 1, 1);
+    assert_int_equal(ltn_series_take(s, &end, 1, 1), 0);
     shows(s, "");
     assert_int_equal(stats(s).ended, 1);
     assert_int_equal(delta(s, "", 3, 20, 30), 0); /* comes back: begins anew */
     shows(s, "# TYPE d_total counter\nd_total 3\n");
     end.time_ns = 40;
-    ltn_series_take(s, &end, 1, LTN_NS_PER_S);
+    assert_int_equal(ltn_series_take(s, &end, 1, LTN_NS_PER_S), 0);
     ltn_series_expire(s, LTN_NS_PER_S);
     assert_int_equal(stats(s).series, 0);
     ltn_series_free(s);
@@ -228,9 +231,9 @@ static ltn_series_ref resolve(struct ltn_series *s, const char *labels, const ch
     ltn_series_ref ref = 0;
     struct ltn_series_key key = ltn_series_key(s, 7, bytes, strlen(bytes));
     ltn_series_lock(s);
-    assert_int_equal(ltn_series_find(s, key, 1), 0);
+    assert_int_equal(ltn_series_find(s, key), 0);
     assert_int_equal(ltn_series_resolve(s, &d, key, 1, &ref), 0);
-    assert_int_equal(ltn_series_find(s, key, 1), ref);
+    assert_int_equal(ltn_series_find(s, key), ref);
     ltn_series_unlock(s);
     return ref;
 }
@@ -249,7 +252,7 @@ static void keys_of_the_same_labels_lead_to_one_series(void **state)
         (void)snprintf(bytes, sizeof(bytes), "%d", i);
         struct ltn_series_sample v = {
             .value = i, .time_ns = (uint64_t)i + 1, .ref = resolve(s, labels, bytes)};
-        ltn_series_take(s, &v, 1, 1);
+        assert_int_equal(ltn_series_take(s, &v, 1, 1), 0);
     }
     assert_int_equal(stats(s).series, 10002);
     char *text = render(s);
@@ -261,7 +264,7 @@ static void keys_of_the_same_labels_lead_to_one_series(void **state)
     ltn_series_expire(s, 1000 * LTN_NS_PER_S);
     assert_int_equal(set(s, "other", LTN_PROM_GAUGE, "", 1, 1000), 0);
     ltn_series_lock(s);
-    assert_int_equal(ltn_series_find(s, key, 1), 0);
+    assert_int_equal(ltn_series_find(s, key), 0);
     ltn_series_unlock(s);
     ltn_series_free(s);
 }
@@ -577,6 +580,148 @@ static void everything_goes_into_a_new_file(void **state)
     drop(&anew);
 }
 
+/* Changes the clocks in the heading of a blob, as if it had been saved at another time. */
+static void save_at(const struct blobs *k, int64_t wall_s, int64_t boot_s, bool other_boot)
+{
+    enum { CHECKSUM = 8, WALL = 16, BOOT = 24, BOOT_ID = 32 };
+    for (size_t i = 0; i < k->n; i++) {
+        uint64_t v[3];
+        memcpy(v, k->data[i] + WALL, sizeof(v));
+        v[0] += (uint64_t)(wall_s * 1000000000);
+        v[1] += (uint64_t)(boot_s * 1000000000);
+        v[2] ^= other_boot ? 1 : 0;
+        memcpy(k->data[i] + WALL, v, sizeof(v));
+        uint64_t sum = XXH3_64bits(k->data[i] + WALL, k->len[i] - WALL);
+        memcpy(k->data[i] + CHECKSUM, &sum, sizeof(sum));
+    }
+}
+
+static void back_after(struct blobs *k, size_t wanted)
+{
+    struct ltn_series *back = load(k);
+    assert_int_equal(stats(back).damaged, 0);
+    assert_int_equal(stats(back).series, wanted);
+    ltn_series_free(back);
+}
+
+/* The wall clock may step while the collector is away; only time that has passed lets expire. */
+static void steps_of_the_wall_clock_expire_nothing(void **state)
+{
+    (void)state;
+    static struct blobs k;
+    struct ltn_series *s = ltn_series_new(NULL);
+    for (unsigned i = 0; i < 10; i++)
+        point(s, i, i, 5);
+    save(s, &k, false, 1 << 20);
+    save_at(&k, -86400, 0, false); /* stepped forward by a day since */
+    back_after(&k, 10);
+    save_at(&k, 2 * 86400, 0, false); /* back by a day */
+    back_after(&k, 10);
+    save_at(&k, -86400, -200, false);
+    back_after(&k, 10);
+    save_at(&k, 0, -200, false); /* away for longer than the expiry */
+    back_after(&k, 0);
+    save_at(&k, -100, 0, true); /* the machine was started anew: the wall clock is all there is */
+    back_after(&k, 10);
+    save_at(&k, -400, 0, false);
+    back_after(&k, 0);
+    ltn_series_free(s);
+    drop(&k);
+}
+
+/* ---- threads ---- */
+
+struct threads {
+    struct ltn_series *s;
+    _Atomic bool stop;
+    _Atomic int failed;
+};
+
+#define THREAD_SERIES 300u
+
+/* Values that only grow, of series in an order of its own. */
+static void *takes(void *arg)
+{
+    struct threads *t = arg;
+    for (uint64_t time = 1; time <= 300; time++) {
+        struct ltn_series_sample v[THREAD_SERIES];
+        for (unsigned i = 0; i < THREAD_SERIES; i++) {
+            char labels[16];
+            (void)snprintf(labels, sizeof(labels), "i=\"%u\"", i);
+            const struct ltn_series_desc d = {
+                .family = "t_total", .type = LTN_PROM_COUNTER, .labels = labels};
+            struct ltn_series_key key = ltn_series_key(t->s, 1, labels, strlen(labels));
+            v[i] = (struct ltn_series_sample){
+                .value = 1, .time_ns = time, .start_ns = time - 1, .flags = LTN_SERIES_DELTA};
+            ltn_series_lock(t->s);
+            v[i].ref = ltn_series_find(t->s, key);
+            if (v[i].ref == 0 &&
+                ltn_series_resolve(t->s, &d, key, ltn_now_mono_ns(), &v[i].ref) != 0)
+                t->failed++;
+            ltn_series_unlock(t->s);
+        }
+        if (ltn_series_take(t->s, v, THREAD_SERIES, ltn_now_mono_ns()) != 0)
+            t->failed++;
+    }
+    return NULL;
+}
+
+static void *walks(void *arg)
+{
+    struct threads *t = arg;
+    while (!t->stop) {
+        free(render(t->s));
+        ltn_series_expire(t->s, ltn_now_mono_ns());
+    }
+    return NULL;
+}
+
+static void *saves(void *arg)
+{
+    struct threads *t = arg;
+    struct ltn_buf b;
+    uint64_t round;
+    ltn_buf_init(&b, 1 << 24);
+    for (unsigned n = 0; !t->stop; n++) {
+        ltn_series_save_begin(t->s, n == 0);
+        while (ltn_series_save_next(t->s, &b, 4096))
+            ltn_buf_reset(&b);
+        (void)ltn_series_save_old(t->s, &b, 4096, &round);
+        ltn_buf_reset(&b);
+        ltn_series_save_end(t->s, n % 3 != 1);
+    }
+    ltn_buf_done(&b);
+    return NULL;
+}
+
+static void threads_at_once(void **state)
+{
+    (void)state;
+    static struct blobs k;
+    struct threads t = {.s = ltn_series_new(NULL)};
+    pthread_t ids[4];
+    void *(*const work[])(void *) = {takes, takes, walks, saves};
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(ids); i++)
+        assert_int_equal(pthread_create(&ids[i], NULL, work[i], &t), 0);
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(ids); i++) {
+        assert_int_equal(pthread_join(ids[i], NULL), 0);
+        if (i == 1)
+            t.stop = true;
+    }
+    assert_int_equal(t.failed, 0);
+    assert_int_equal(stats(t.s).series, THREAD_SERIES);
+    /* Both said the same: every point was added by one of them. */
+    char *text = render(t.s);
+    assert_non_null(strstr(text, "t_total{i=\"7\"} 300\n"));
+    free(text);
+    save(t.s, &k, true, 1 << 20);
+    struct ltn_series *back = load(&k);
+    same(t.s, back);
+    ltn_series_free(back);
+    ltn_series_free(t.s);
+    drop(&k);
+}
+
 /* ---- states ---- */
 
 static void state_free(void *arg, void *state)
@@ -660,6 +805,8 @@ int main(void)
         cmocka_unit_test(a_flipped_blob_costs_only_itself),
         cmocka_unit_test(values_never_land_on_another_series),
         cmocka_unit_test(everything_goes_into_a_new_file),
+        cmocka_unit_test(steps_of_the_wall_clock_expire_nothing),
+        cmocka_unit_test(threads_at_once),
         cmocka_unit_test(states_are_shown_and_saved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
