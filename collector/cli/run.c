@@ -37,6 +37,7 @@ struct service {
     struct ltn_fleet *fleet;
     struct ltn_alerts *alerts; /* NULL without a target */
     struct ltn_series *series;
+    uint64_t conflicts; /* of types, told so far */
     struct ltn_http_budget *budget;
     struct ltn_http_server *otlp, *api;
     struct ltn_ingest *ingest;
@@ -81,6 +82,21 @@ static void on_window_length(void *ctx, const char *node, uint64_t agent_window_
                  node, (double)agent_window_ns / 1e9, (double)s->fleet->opts.window_ns / 1e9);
 }
 
+/* Twice a minute at most: a client that is refused is refused with every push. */
+static void log_conflicts(struct service *s)
+{
+    struct ltn_series_stats st;
+    char family[256];
+    ltn_series_stats(s->series, &st);
+    if (st.type_conflicts == s->conflicts)
+        return;
+    ltn_series_last_conflict(s->series, family, sizeof(family));
+    ltn_log_warn("%llu points of clients refused: another metric has their name, or one of its "
+                 "samples has, with another type; the last one: %s",
+                 (unsigned long long)(st.type_conflicts - s->conflicts), family);
+    s->conflicts = st.type_conflicts;
+}
+
 static void on_tick(void *arg)
 {
     struct service *s = arg;
@@ -90,6 +106,7 @@ static void on_tick(void *arg)
     if (ltn_now_mono_ns() - s->expired_ns >= EXPIRE_EVERY_NS) {
         s->expired_ns = ltn_now_mono_ns();
         ltn_series_expire(s->series, ltn_now_mono_ns());
+        log_conflicts(s);
     }
     if (ltn_loop_timer_at(s->loop, &s->tick, ltn_now_mono_ns() + TICK_NS, on_tick, s) != 0)
         ltn_loop_stop(s->loop);

@@ -210,6 +210,19 @@ static int add_family(struct ltn_series *s, const struct ltn_series_desc *d, str
     return 0;
 }
 
+static void note_conflict(struct ltn_series *s, const char *family)
+{
+    s->stats.type_conflicts++;
+    (void)ltn_copy_str(s->conflict, sizeof(s->conflict), family);
+}
+
+void ltn_series_last_conflict(struct ltn_series *s, char *ret, size_t size)
+{
+    ltn_series_lock(s);
+    (void)ltn_copy_str(ret, size, s->conflict);
+    ltn_series_unlock(s);
+}
+
 int ltn_series_get_family(struct ltn_series *s, const struct ltn_series_desc *d,
                           struct family **ret)
 {
@@ -220,11 +233,11 @@ int ltn_series_get_family(struct ltn_series *s, const struct ltn_series_desc *d,
         return LTN_ERR_COUNT;
     }
     if (rc == -EINVAL) {
-        s->stats.type_conflicts++;
+        note_conflict(s, d->family);
         return rc;
     }
     if (f->reserved || f->type != d->type || f->state != d->state) {
-        s->stats.type_conflicts++;
+        note_conflict(s, d->family);
         return -EINVAL;
     }
     *ret = f;

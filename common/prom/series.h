@@ -204,6 +204,9 @@ void ltn_series_write(struct ltn_series *s, struct ltn_prom *out);
 
 void ltn_series_stats(struct ltn_series *s, struct ltn_series_stats *ret);
 
+/* Family that was refused last for a conflict of types; "" for none. */
+void ltn_series_last_conflict(struct ltn_series *s, char *ret, size_t size);
+
 /* ---- saving: one thread at a time ---- */
 
 /* Begins to give away what changed. With everything, all series, as into a new file. */

@@ -77,6 +77,7 @@ struct ltn_series {
     pthread_mutex_t lock;
     struct ltn_series_opts opts;
     struct ltn_series_stats stats;
+    char conflict[256]; /* family of the newest conflict of types */
     const struct ltn_series_state_ops *state_ops;
     void *state_arg;
     uint64_t seed;

@@ -4,6 +4,7 @@
 import http.server
 import math
 import random
+import socket
 import struct
 import subprocess
 import threading
@@ -419,3 +420,40 @@ def test_random_documents_parse_and_agree(procs, tmp_path):
         for k in set(plain) - set(strict):   # what OpenMetrics has no room for
             negative_counter = k[0].endswith("_total") and not plain[k] >= 0
             assert k[0].endswith(("_sum", "_count")) or "quantile" in dict(k[1]) or negative_counter, k
+
+
+def rss_kib(process):
+    with open(f"/proc/{process.pid}/status", encoding="ascii") as f:
+        return int(next(line for line in f if line.startswith("VmRSS")).split()[1])
+
+
+def test_slow_scrapers_are_bounded(procs, tmp_path):
+    """Sixteen that do not read get as far as their sockets take it; nothing of the rest is made, and others go on."""
+    c = cu.Collector(procs, tmp_path).start()
+    bounds = [i / 16 for i in range(500)]
+    for i in range(10):
+        d = Doc()
+        for k in range(20):
+            d.histogram("wide", bounds, [1] * 501, 1.0, pod=f"pod-{i * 20 + k}", padding="x" * 200)
+        assert c.post("/v1/metrics", d.bytes())[0] == 200
+    before = rss_kib(c.process)
+    size = len(scrape(c)[1])
+    assert size > 20_000_000
+    slow = []
+    for _ in range(16):
+        s = socket.socket()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        s.connect(("127.0.0.1", c.api_port))
+        s.sendall(b"GET /metrics HTTP/1.1\r\nhost: x\r\naccept-encoding: identity\r\n\r\n")
+        assert s.recv(12) == b"HTTP/1.1 200"
+        slow.append(s)
+    status, headers, _ = harness.http_get(c.url("/metrics"))
+    assert status == 503 and "Retry-After" in {k.title() for k in headers}
+    assert c.post("/v1/metrics", Doc().bytes())[0] == 200
+    assert rss_kib(c.process) - before < 60_000   # not sixteen times twenty megabytes
+    for s in slow:
+        s.close()
+    harness.wait_until(lambda: harness.http_get(c.url("/metrics"))[0] == 200, 10, "room for a scrape")
+    assert c.metric("lanterne_collector_scrapes_total", outcome="cut") >= 16
+    assert c.metric("lanterne_collector_scrapes_total", outcome="refused") >= 1
+    assert c.metric("lanterne_collector_scrapes_total", outcome="complete") >= 1
