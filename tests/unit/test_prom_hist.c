@@ -99,9 +99,14 @@ static void deltas_add_up_once(void **state)
     set(h, &p); /* from before it began */
     assert_int_equal(fate, LTN_HIST_OLD);
     assert_non_null(strstr(text_of(h), "x_bucket{le=\"2.0\"} 6\nx_bucket{le=\"+Inf\"} 14\n"));
-    p.start_ns = 50; /* behind a gap */
+    p.start_ns = 30;
+    p.time_ns = 45;
+    set(h, &p);
+    p.start_ns = 50; /* behind a gap: anew */
     p.time_ns = 60;
     set(h, &p);
+    assert_int_equal(fate, LTN_HIST_GAP);
+    assert_non_null(strstr(text_of(h), "x_count 7\n"));
     p.start_ns = 55; /* overlaps */
     p.time_ns = 70;
     set(h, &p);
@@ -109,7 +114,7 @@ static void deltas_add_up_once(void **state)
     p.start_ns = 0; /* unknown */
     p.time_ns = 80;
     set(h, &p);
-    assert_non_null(strstr(text_of(h), "x_sum 20\nx_count 35\n"));
+    assert_non_null(strstr(text_of(h), "x_sum 12\nx_count 21\n"));
     /* Other bounds cannot be added. */
     static const double others[] = {1, 2};
     p.bounds = others;
