@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Series of any client outlive the collector: what was acknowledged is there after kill -9, nothing is added twice."""
+"""Series of any client outlive the collector: what was acknowledged is there after kill -9, nothing is added twice.
 
+Over HTTP: a process in which the gRPC module has threads cannot start others reliably."""
+
+import http.client
 import os
 import random
 import sqlite3
 import threading
 import time
-
-import grpc
 
 import collector_util as cu
 import harness
@@ -55,20 +56,25 @@ class Client:
             self.acked[k] = (g, c)
         self.body = None
 
-    def run(self, port, stop):
-        with grpc.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.enable_retries", 0)]) as channel:
-            while not stop.is_set():
-                if self.body is None:
-                    self.next()
-                try:
-                    response, _ = cu.export(channel, self.body, timeout=5)
-                except grpc.RpcError:
-                    if stop.is_set():
-                        return
-                    time.sleep(0.02)
-                    continue
+    def run(self, collector, stop):
+        while not stop.is_set():
+            if self.body is None:
+                self.next()
+            try:
+                status, _, response = collector.post("/v1/metrics", self.body)
+            except (OSError, http.client.HTTPException):
+                time.sleep(0.02)
+                continue
+            if status == 200:
                 assert cu.partial(response) == (0, "")
                 self.acknowledged()
+
+
+def push(collector, body):
+    """(rejected, message) of a request that is acknowledged."""
+    status, _, response = collector.post("/v1/metrics", body)
+    assert status == 200
+    return cu.partial(response)
 
 
 def exposed(collector):
@@ -96,7 +102,7 @@ def check(collector, clients):
 
 def load(collector, clients, seconds, end):
     stop = threading.Event()
-    threads = [threading.Thread(target=c.run, args=(collector.port, stop)) for c in clients]
+    threads = [threading.Thread(target=c.run, args=(collector, stop)) for c in clients]
     for t in threads:
         t.start()
     time.sleep(seconds)
@@ -119,16 +125,15 @@ def test_acknowledged_values_survive_kill_9(procs, tmp_path):
     check(collector, clients)
     # The same requests again are acknowledged and change nothing.
     load(collector, clients, 0.3, lambda: None)
-    with collector.channel() as channel:
-        for c in clients:
-            if c.body is None:
-                c.next()
-            cu.export(channel, c.body)
-        before = exposed(collector)
-        for c in clients:
-            for _ in range(3):
-                cu.export(channel, c.body)
-            c.acknowledged()
+    for c in clients:
+        if c.body is None:
+            c.next()
+        push(collector, c.body)
+    before = exposed(collector)
+    for c in clients:
+        for _ in range(3):
+            push(collector, c.body)
+        c.acknowledged()
     assert exposed(collector) == before
     check(collector, clients)
 
@@ -136,11 +141,10 @@ def test_acknowledged_values_survive_kill_9(procs, tmp_path):
 def test_a_damaged_record_costs_only_itself(procs, tmp_path):
     client = Client("one", 50)
     collector = cu.Collector(procs, tmp_path).start()
-    with collector.channel() as channel:
-        for _ in range(20):
-            client.next()
-            cu.export(channel, client.body)
-            client.acknowledged()
+    for _ in range(20):
+        client.next()
+        push(collector, client.body)
+        client.acknowledged()
     collector.process.stop()
     with sqlite3.connect(collector.db) as db:
         rows = db.execute("SELECT seq, body FROM series_log ORDER BY seq").fetchall()
@@ -175,15 +179,12 @@ def test_points_that_cannot_be_taken_are_counted_exactly(procs, tmp_path):
     ended = q.scope.metrics.add(name="ended")
     q._point(ended.gauge.data_points, 1, {})
     for _ in range(2):
-        with collector.channel() as channel:
-            response, _ = cu.export(channel, q.bytes())
-        rejected, message = cu.partial(response)
+        rejected, message = push(collector, q.bytes())
         assert rejected == 5 and message
     assert collector.metric("good_total") == 1.5
     assert collector.metric("ended") == 1
     ended.gauge.data_points[0].time_unix_nano += 1
     ended.gauge.data_points[0].flags = 1
-    with collector.channel() as channel:
-        cu.export(channel, q.bytes())
+    push(collector, q.bytes())
     assert collector.metric("ended") is None
     assert os.path.getsize(collector.db) > 0
