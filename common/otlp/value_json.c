@@ -1,147 +1,162 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "otlp/value_json.h"
 
+#include <math.h>
+
 #include "base/err.h"
-#include "base/json.h"
 #include "otlp/read_int.h"
 
-/* An ArrayValue or KeyValueList on its way out. */
-struct frame {
+/* A container that is being written. */
+struct open_value {
     struct ltn_pb_cur cur;
-    bool list; /* of keys and values */
+    bool object;
 };
 
-static void put_base64(struct ltn_json *j, struct ltn_otlp_str s)
+struct writer {
+    struct ltn_json *j;
+    size_t max_text;
+    uint32_t *cut;
+    struct open_value open[LTN_JSON_MAX_DEPTH];
+    size_t depth;
+};
+
+size_t ltn_otlp_text_fit(const char *s, size_t n, size_t max)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    struct ltn_buf b;
-    ltn_buf_init(&b, (size_t)1 << 20);
-    for (size_t i = 0; i < s.n && ltn_buf_error(&b) == 0; i += 3) {
-        uint32_t v = 0;
-        size_t n = s.n - i < 3 ? s.n - i : 3;
-        for (size_t k = 0; k < 3; k++) {
-            v = v << 8 | (k < n ? (unsigned char)s.p[i + k] : 0);
-        }
-        for (size_t k = 0; k < 4; k++) {
-            (void)ltn_buf_putc(&b, k <= n ? digits[v >> (18 - 6 * k) & 63] : '=');
-        }
-    }
-    ltn_json_strn(j, ltn_buf_str(&b), b.len);
-    ltn_buf_done(&b);
+    if (n <= max)
+        return n;
+    /* Back to the beginning of a character; at most three bytes of one can stand before max. */
+    size_t at = max;
+    while (at > 0 && max - at < 3 && ((unsigned char)s[at] & 0xc0) == 0x80)
+        at--;
+    return ((unsigned char)s[at] & 0xc0) == 0x80 ? max : at;
 }
 
-/* Writes a value that holds no others. */
-static void put_plain(struct ltn_json *j, const struct ltn_otlp_value *v)
+static void put_base64(struct ltn_json *j, const uint8_t *p, size_t n)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    ltn_json_raw(j, "\"", 1);
+    for (size_t i = 0; i < n; i += 3) {
+        uint32_t v = (uint32_t)p[i] << 16;
+        v |= i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0;
+        v |= i + 2 < n ? p[i + 2] : 0;
+        char four[4] = {digits[v >> 18], digits[v >> 12 & 63],
+                        i + 1 < n ? digits[v >> 6 & 63] : '=', i + 2 < n ? digits[v & 63] : '='};
+        (void)ltn_buf_append(j->out, four, sizeof(four));
+    }
+    (void)ltn_buf_putc(j->out, '"');
+}
+
+static void put_double(struct ltn_json *j, double d)
+{
+    if (isfinite(d))
+        ltn_json_f64(j, d);
+    else
+        ltn_json_str(j, isnan(d) ? "NaN" : d > 0 ? "Infinity" : "-Infinity");
+}
+
+static void put_text(struct writer *w, const struct ltn_otlp_value *v)
+{
+    size_t n = ltn_otlp_text_fit(v->str.p, v->str.n, w->max_text);
+    *w->cut += n < v->str.n ? 1 : 0;
+    ltn_json_strn(w->j, n > 0 ? v->str.p : "", n);
+}
+
+/* A value without members at once; of one with members the beginning. */
+static int put_value(struct writer *w, const struct ltn_otlp_value *v)
 {
     switch (v->type) {
     case LTN_OTLP_STRING:
-        ltn_json_strn(j, v->str.p != NULL ? v->str.p : "", v->str.n);
-        break;
+        put_text(w, v);
+        return 0;
     case LTN_OTLP_BOOL:
-        ltn_json_bool(j, v->b);
-        break;
+        ltn_json_bool(w->j, v->b);
+        return 0;
     case LTN_OTLP_INT:
-        ltn_json_i64(j, v->i);
-        break;
+        ltn_json_i64(w->j, v->i);
+        return 0;
     case LTN_OTLP_DOUBLE:
-        ltn_json_f64(j, v->d);
-        break;
+        put_double(w->j, v->d);
+        return 0;
     case LTN_OTLP_BYTES:
-        put_base64(j, v->str);
-        break;
-    default:
-        ltn_json_null(j);
-    }
-}
-
-/* The value of one element of the frame, its key written before. 0 or the reader's error. */
-static int next_value(struct ltn_json *j, const struct frame *f, const struct ltn_pb_field *field,
-                      struct ltn_otlp_value *v)
-{
-    struct ltn_pb_cur sub, value;
-    struct ltn_pb_field part;
-    struct ltn_otlp_str key = {"", 0};
-    bool strindex = false;
-    int rc = ltn_pb_enter(&f->cur, field, &sub);
-    *v = (struct ltn_otlp_value){.type = LTN_OTLP_NONE};
-    if (rc < 0 || !f->list) {
-        return rc < 0 ? rc : ltn_otlp_value_read(&sub, v, &strindex);
-    }
-    while ((rc = ltn_pb_next(&sub, &part)) > 0) {
-        if (part.type != LTN_PB_LEN) {
-            continue;
-        }
-        if (part.number == 1) {
-            key = ltn_otlp_field_str(&part);
-        } else if (part.number == 2) {
-            rc = ltn_pb_enter(&sub, &part, &value);
-            if (rc < 0 || (rc = ltn_otlp_value_read(&value, v, &strindex)) < 0) {
-                return rc;
-            }
-        }
-    }
-    ltn_json_strn(j, key.p != NULL ? key.p : "", key.n);
-    (void)ltn_buf_putc(j->out, ':');
-    j->after_key = true;
-    return rc;
-}
-
-static void open_frame(struct ltn_json *j, struct frame *f, const struct ltn_otlp_value *v)
-{
-    f->list = v->type == LTN_OTLP_KVLIST;
-    if (f->list) {
-        ltn_json_open_object(j);
-    } else {
-        ltn_json_open_array(j);
-    }
-}
-
-static int put_nested(struct ltn_json *j, const struct ltn_otlp_value *top)
-{
-    struct frame stack[LTN_OTLP_DEPTH_CEILING];
-    size_t depth = 0;
-    ltn_pb_init(&stack[0].cur, top->str.p, top->str.n, LTN_OTLP_DEPTH_CEILING);
-    open_frame(j, &stack[0], top);
-    for (;;) {
-        struct frame *f = &stack[depth];
-        struct ltn_otlp_value v;
-        struct ltn_pb_field field;
-        int rc = ltn_pb_next(&f->cur, &field);
-        if (rc > 0 && (field.number != 1 || field.type != LTN_PB_LEN)) {
-            continue;
-        }
-        rc = rc > 0 ? next_value(j, f, &field, &v) < 0 ? LTN_ERR_MALFORMED : 1 : rc;
-        if (rc < 0 || ltn_buf_error(j->out) != 0) {
-            return rc < 0 ? rc : ltn_buf_error(j->out);
-        }
-        if (rc == 0) {
-            if (f->list) {
-                ltn_json_close_object(j);
-            } else {
-                ltn_json_close_array(j);
-            }
-            if (depth-- == 0) {
-                return 0;
-            }
-        } else if (v.type != LTN_OTLP_ARRAY && v.type != LTN_OTLP_KVLIST) {
-            put_plain(j, &v);
-        } else if (depth + 1 == LTN_ARRAY_SIZE(stack) || f->cur.depth_left < 2) {
+        *w->cut += v->str.n > w->max_text ? 1 : 0;
+        put_base64(w->j, (const uint8_t *)v->str.p,
+                   v->str.n < w->max_text ? v->str.n : w->max_text);
+        return 0;
+    case LTN_OTLP_ARRAY:
+    case LTN_OTLP_KVLIST:
+        if (w->depth == LTN_ARRAY_SIZE(w->open))
             return LTN_ERR_DEPTH;
-        } else {
-            ltn_pb_init(&stack[depth + 1].cur, v.str.p, v.str.n, f->cur.depth_left - 2);
-            open_frame(j, &stack[++depth], &v);
-        }
+        struct open_value *o = &w->open[w->depth++];
+        o->object = v->type == LTN_OTLP_KVLIST;
+        ltn_pb_init(&o->cur, v->str.p, v->str.n, LTN_OTLP_DEPTH_CEILING);
+        if (o->object)
+            ltn_json_open_object(w->j);
+        else
+            ltn_json_open_array(w->j);
+        return 0;
+    case LTN_OTLP_NONE:
+    default:
+        ltn_json_null(w->j);
+        return 0;
     }
 }
 
-int ltn_otlp_value_json(const struct ltn_otlp_value *v, struct ltn_buf *out)
+static void close_value(struct writer *w)
 {
-    struct ltn_json j;
-    ltn_json_init(&j, out);
-    if (v->type == LTN_OTLP_ARRAY || v->type == LTN_OTLP_KVLIST) {
-        int rc = put_nested(&j, v);
-        return rc != 0 ? rc : ltn_buf_error(out);
+    if (w->open[--w->depth].object)
+        ltn_json_close_object(w->j);
+    else
+        ltn_json_close_array(w->j);
+}
+
+/* Keys are short by nature; what is not is cut as texts are. */
+static void put_key(struct writer *w, struct ltn_otlp_str key)
+{
+    char text[256];
+    size_t n = ltn_otlp_text_fit(key.p, key.n, sizeof(text) - 1);
+    *w->cut += n < key.n ? 1 : 0;
+    for (size_t i = 0; i < n; i++)
+        text[i] = key.p[i] != '\0' ? key.p[i] : '?';
+    text[n] = '\0';
+    ltn_json_key(w->j, text);
+}
+
+/* The next member of the innermost container. */
+static int put_member(struct writer *w, const struct ltn_pb_field *f)
+{
+    struct open_value *o = &w->open[w->depth - 1];
+    struct ltn_otlp_attr a = {.key = {"", 0}};
+    struct ltn_pb_cur sub;
+    bool strindex = false;
+    if (o->object) {
+        struct ltn_otlp_attr_set one = {&a, 0, 1, -1};
+        int rc = ltn_otlp_attr_read(&o->cur, f, &one);
+        if (rc < 0)
+            return rc;
+        put_key(w, a.key);
+        return put_value(w, &a.value);
     }
-    put_plain(&j, v);
-    return ltn_buf_error(out);
+    int rc = ltn_pb_enter(&o->cur, f, &sub);
+    if (rc == 0)
+        rc = ltn_otlp_value_read(&sub, &a.value, &strindex);
+    return rc < 0 ? rc : put_value(w, &a.value);
+}
+
+int ltn_otlp_value_json(struct ltn_json *j, const struct ltn_otlp_value *v, size_t max_text_bytes,
+                        uint32_t *cut)
+{
+    struct writer w = {.j = j, .max_text = max_text_bytes, .cut = cut};
+    int rc = put_value(&w, v);
+    while (rc == 0 && w.depth > 0) {
+        struct ltn_pb_field f;
+        rc = ltn_pb_next(&w.open[w.depth - 1].cur, &f);
+        if (rc == 0) {
+            close_value(&w);
+        } else if (rc > 0) {
+            rc = 0;
+            if (f.number == 1 && f.type == LTN_PB_LEN)
+                rc = put_member(&w, &f);
+        }
+    }
+    return rc;
 }

@@ -25,7 +25,7 @@ class Client:
         self.time_ns = time.time_ns() - 3_600 * cu.SECOND
         self.total = {k: 0 for k in range(keys)}    # sum of acknowledged deltas
         self.acked = {}                             # key: (gauge, counter)
-        self.unsure = False                         # a request is without an answer
+        self.answers = 0
         self.body = None
 
     def next(self):
@@ -54,6 +54,7 @@ class Client:
         for k, (g, c, d) in self.values.items():
             self.total[k] += d
             self.acked[k] = (g, c)
+        self.answers += 1
         self.body = None
 
     def run(self, collector, stop):
@@ -100,12 +101,15 @@ def check(collector, clients):
             assert have in ok, (c.name, k, have, ok)
 
 
-def load(collector, clients, seconds, end):
+def load(collector, clients, end):
+    """All push until each has had some answers, and a little longer, so that the end comes at any moment."""
     stop = threading.Event()
+    enough = {c: c.answers + 3 for c in clients}
     threads = [threading.Thread(target=c.run, args=(collector, stop)) for c in clients]
     for t in threads:
         t.start()
-    time.sleep(seconds)
+    harness.wait_until(lambda: all(c.answers >= n for c, n in enough.items()), 60, "answers to all clients")
+    time.sleep(random.random() * 0.3)
     end()
     stop.set()
     for t in threads:
@@ -119,12 +123,11 @@ def test_acknowledged_values_survive_kill_9(procs, tmp_path):
         collector.start()
         if i > 0:
             check(collector, clients)
-        load(collector, clients, 0.4 + random.random() * 0.4, lambda: collector.process.kill())
-        assert all(c.acked for c in clients)
+        load(collector, clients, collector.process.kill)
     collector.start()
     check(collector, clients)
     # The same requests again are acknowledged and change nothing.
-    load(collector, clients, 0.3, lambda: None)
+    load(collector, clients, lambda: None)
     for c in clients:
         if c.body is None:
             c.next()
@@ -188,3 +191,31 @@ def test_points_that_cannot_be_taken_are_counted_exactly(procs, tmp_path):
     push(collector, q.bytes())
     assert collector.metric("ended") is None
     assert os.path.getsize(collector.db) > 0
+
+
+def test_a_full_queue_is_refused_with_a_hint(procs, tmp_path):
+    """While the database is held by somebody else nothing can be acknowledged: what is beyond limits.queue is refused."""
+    collector = cu.Collector(procs, tmp_path, "--limits-queue", "1m").start()
+    bodies = []
+    for i in range(2):
+        q = cu.Request(time.time_ns(), cu.SECOND)
+        q.resource(service__name=f"s{i}")
+        q.gauge("long", "", i, text="x" * 100)
+        q.scope.metrics[-1].description = "y" * 700_000
+        bodies.append(q.bytes())
+    answers = []
+    first = threading.Thread(target=lambda: answers.append(collector.post("/v1/metrics", bodies[0])))
+    with sqlite3.connect(collector.db, isolation_level=None) as db:
+        db.execute("BEGIN IMMEDIATE")
+        first.start()
+        harness.wait_until(lambda: collector.get("/api/v1/ingest")["ingest"]["in_flight"] == 1)
+        status, headers, _ = collector.post("/v1/metrics", bodies[1])
+        assert status == 503 and int(headers["retry-after"]) >= 1
+        ingest = collector.get("/api/v1/ingest")["ingest"]
+        assert ingest["rejected_busy"] == 1 and ingest["points_received"] == 1     # not even decoded
+        db.execute("ROLLBACK")
+    db.close()
+    first.join()
+    assert answers[0][0] == 200
+    assert push(collector, bodies[1]) == (0, "")
+    assert collector.metric("long", job="s0") == 0 and collector.metric("long", job="s1") == 1

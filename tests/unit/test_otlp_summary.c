@@ -46,8 +46,11 @@ static int on_number(void *ctx, const struct ltn_otlp_group *g, const struct ltn
     }
     if (p->point.attrs.n > 0) {
         struct ltn_buf b;
+        struct ltn_json j;
+        uint32_t cut = 0;
         ltn_buf_init(&b, 4096);
-        assert_int_equal(ltn_otlp_value_json(&p->point.attrs.items[0].value, &b), 0);
+        ltn_json_init(&j, &b);
+        assert_int_equal(ltn_otlp_value_json(&j, &p->point.attrs.items[0].value, 4096, &cut), 0);
         (void)snprintf(seen_json, sizeof(seen_json), "%s", ltn_buf_str(&b));
         ltn_buf_done(&b);
     }
