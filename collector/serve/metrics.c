@@ -129,7 +129,14 @@ struct expo {
     uint64_t now_ns;
     size_t left;     /* samples the open family may still have */
     size_t overflow; /* samples that did not fit */
+    /* of a part that is made in several pieces */
+    int step;
+    size_t at;            /* in nodes */
+    struct ltn_buf nodes; /* names of the nodes at the begin, each with its end */
 };
+
+/* Bytes of a piece, about. */
+#define PIECE_BYTES ((size_t)48 * 1024)
 
 /* What did not fit into the open family. */
 static void close_family(struct expo *e)
@@ -279,7 +286,7 @@ static void pick_ranks(struct expo *e, struct picks *picks)
             continue;
         struct ltn_prom_label l[] = RANK_LABELS(p);
         const struct ltn_fleet_proc *other = picked(picks, l, 3);
-        e->s->fleet->counters.samples_duplicate += other != NULL ? 1 : 0;
+        e->s->fleet->counters.samples_duplicate += other != NULL && e->step == 0 ? 1 : 0;
         if (other == NULL || p->last_window_ns >= other->last_window_ns)
             pick(picks, l, 3, p);
     }
@@ -298,26 +305,27 @@ static void pick_verdicts(struct expo *e, struct picks *picks)
     }
 }
 
-static void put_ranks(struct expo *e)
+/* One family a piece. */
+static bool put_ranks(struct expo *e)
 {
     static const enum own families[] = {
         OWN_lanterne_rank_self_time_ratio, OWN_lanterne_rank_self_time_seconds,
         OWN_lanterne_rank_peer_wait_seconds, OWN_lanterne_rank_step_seconds};
+    const enum own f = families[e->step];
     struct picks picks;
+    size_t pos = 0;
     pick_ranks(e, &picks);
-    for (size_t k = 0; k < LTN_ARRAY_SIZE(families); k++) {
-        size_t pos = 0;
-        family(e, families[k]);
-        for (const struct ltn_fleet_proc *p; (p = ltn_map_next(&picks.newest, &pos)) != NULL;) {
-            const struct ltn_fleet_window *w = ltn_fleet_newest(p);
-            double v = w != NULL ? rank_value(families[k], p, w) : 0;
-            if (w == NULL || (k == 0 && v <= 0))
-                continue;
-            struct ltn_prom_label l[] = RANK_LABELS(p);
-            sample(e, l, 3, v);
-        }
+    family(e, f);
+    for (const struct ltn_fleet_proc *p; (p = ltn_map_next(&picks.newest, &pos)) != NULL;) {
+        const struct ltn_fleet_window *w = ltn_fleet_newest(p);
+        double v = w != NULL ? rank_value(f, p, w) : 0;
+        if (w == NULL || (e->step == 0 && v <= 0))
+            continue;
+        struct ltn_prom_label l[] = RANK_LABELS(p);
+        sample(e, l, 3, v);
     }
     ltn_map_done(&picks.newest, NULL);
+    return ++e->step < (int)LTN_ARRAY_SIZE(families);
 }
 
 static void put_verdicts(struct expo *e)
@@ -382,21 +390,36 @@ static void put_op(struct expo *e, const struct ltn_fleet_node *n, const struct 
         sample(e, l, 3, (double)v);
 }
 
-static void put_ops(struct expo *e, bool nccl)
+/* As many nodes a piece as fit; by name, for nodes may come and go between pieces. */
+static bool put_ops(struct expo *e, bool nccl)
 {
     const enum own first =
         nccl ? OWN_gpu_nccl_operation_count_total : OWN_gpu_cuda_operation_count_total;
-    for (int what = OP_COUNT; what <= OP_DURATION; what++) {
+    if (e->at == 0)
+        family(e, (enum own)((int)first + e->step));
+    while (e->at < e->nodes.len && e->p.out->len < PIECE_BYTES) {
+        const char *name = e->nodes.data + e->at;
+        const struct ltn_fleet_node *n = ltn_map_get_str(&e->s->fleet->nodes, name);
         size_t pos = 0;
-        family(e, (enum own)((int)first + what));
-        for (const struct ltn_fleet_node *n;
-             (n = ltn_map_next(&e->s->fleet->nodes, &pos)) != NULL;) {
-            size_t at = 0;
-            for (const struct ltn_fleet_op *o; (o = ltn_map_next(&n->ops, &at)) != NULL;)
-                if ((strcmp(o->source, "nccl") == 0) == nccl)
-                    put_op(e, n, o, (enum op_value)what);
-        }
+        e->at += strlen(name) + 1;
+        for (const struct ltn_fleet_op *o; n != NULL && (o = ltn_map_next(&n->ops, &pos)) != NULL;)
+            if ((strcmp(o->source, "nccl") == 0) == nccl)
+                put_op(e, n, o, (enum op_value)e->step);
     }
+    if (e->at < e->nodes.len)
+        return true;
+    e->at = 0;
+    return ++e->step <= OP_DURATION;
+}
+
+static bool put_cuda_ops(struct expo *e)
+{
+    return put_ops(e, false);
+}
+
+static bool put_nccl_ops(struct expo *e)
+{
+    return put_ops(e, true);
 }
 
 /* ---- the collector itself ---- */
@@ -585,32 +608,29 @@ static void put_self(struct expo *e)
     one(e, OWN_lanterne_collector_start_time_seconds, (double)e->s->started_ns / 1e9);
 }
 
-static void put_cuda_ops(struct expo *e)
-{
-    put_ops(e, false);
-}
-
-static void put_nccl_ops(struct expo *e)
-{
-    put_ops(e, true);
-}
-
 /* ---- answers ---- */
 
-/* Each is a piece of the answer. */
-static void (*const parts[])(struct expo *e) = {
-    put_nodes,    put_ranks,  put_verdicts, put_jobs,  put_incidents, put_cuda_ops,
-    put_nccl_ops, put_self,   put_ingest,   put_store, put_fleet,     put_series,
-    put_scrapes,  put_alerts, put_control,  put_http,  put_access,
+/* The answer in parts: each a piece, or as many as it takes. */
+static const struct {
+    void (*whole)(struct expo *e);
+    bool (*some)(struct expo *e); /* true while there is more */
+} parts[] = {
+    {put_nodes, NULL},     {NULL, put_ranks},    {put_verdicts, NULL}, {put_jobs, NULL},
+    {put_incidents, NULL}, {NULL, put_cuda_ops}, {NULL, put_nccl_ops}, {put_self, NULL},
+    {put_ingest, NULL},    {put_store, NULL},    {put_fleet, NULL},    {put_series, NULL},
+    {put_scrapes, NULL},   {put_alerts, NULL},   {put_control, NULL},  {put_http, NULL},
+    {put_access, NULL},
 };
 
 /* Scrapes at once, and time for one: while one goes on, no series expires. */
 #define MAX_SCRAPES   16
 #define SCRAPE_MAX_NS (60 * LTN_NS_PER_S)
 
-/* Series written in one go, with their table locked, and bytes of a piece. */
+/* Series written in one go, with their table locked. */
 #define SLICE_SERIES 16u
-#define PIECE_BYTES  ((size_t)48 * 1024)
+
+/* Names of all nodes. */
+#define NODES_MAX_BYTES ((size_t)64 << 20)
 
 struct scrape {
     struct expo e;
@@ -624,9 +644,13 @@ static int write_piece(struct scrape *o, struct ltn_buf *out)
 {
     o->e.p.out = out;
     if (o->part < LTN_ARRAY_SIZE(parts)) {
-        parts[o->part++](&o->e);
+        if (parts[o->part].some != NULL && parts[o->part].some(&o->e))
+            return 1;
+        if (parts[o->part].whole != NULL)
+            parts[o->part].whole(&o->e);
         close_family(&o->e);
-        if (o->part == LTN_ARRAY_SIZE(parts))
+        o->e.step = 0;
+        if (++o->part == LTN_ARRAY_SIZE(parts))
             ltn_series_walk(o->e.s->series, &o->cursor);
         return 1;
     }
@@ -661,7 +685,31 @@ static void scrape_done(void *arg)
     st->active--;
     st->complete += o->complete ? 1 : 0;
     st->cut += o->complete ? 0 : 1;
+    ltn_buf_done(&o->e.nodes);
     free(o);
+}
+
+/* NULL when there are too many, or no memory. */
+static struct scrape *new_scrape(struct ltn_serve *s, enum ltn_prom_format format)
+{
+    struct scrape *o = s->scrapes.active < MAX_SCRAPES ? calloc(1, sizeof(*o)) : NULL;
+    size_t pos = 0;
+    if (o == NULL)
+        return NULL;
+    o->e.s = s;
+    o->e.now_ns = ltn_now_unix_ns();
+    o->began_ns = ltn_now_mono_ns();
+    ltn_prom_begin(&o->e.p, NULL, format);
+    ltn_buf_init(&o->e.nodes, NODES_MAX_BYTES);
+    for (const struct ltn_fleet_node *n; (n = ltn_map_next(&s->fleet->nodes, &pos)) != NULL;)
+        (void)ltn_buf_append(&o->e.nodes, n->name, strlen(n->name) + 1);
+    if (ltn_buf_error(&o->e.nodes) != 0) {
+        ltn_buf_done(&o->e.nodes);
+        free(o);
+        return NULL;
+    }
+    s->scrapes.active++;
+    return o;
 }
 
 void ltn_serve_on_metrics(void *arg, struct ltn_http_request *req)
@@ -669,18 +717,13 @@ void ltn_serve_on_metrics(void *arg, struct ltn_http_request *req)
     static const struct ltn_http_field vary[] = {{"vary", "accept"}};
     struct ltn_serve *s = arg;
     struct ltn_prom_choice choice;
-    struct scrape *o = s->scrapes.active < MAX_SCRAPES ? calloc(1, sizeof(*o)) : NULL;
+    ltn_prom_choose(ltn_http_header(req, "accept"), &choice);
+    struct scrape *o = new_scrape(s, choice.format);
     if (o == NULL) {
         s->scrapes.refused++;
         ltn_http_reply_error(req, LTN_ERR_BUSY, "too many scrapes at once", 1000);
         return;
     }
-    ltn_prom_choose(ltn_http_header(req, "accept"), &choice);
-    s->scrapes.active++;
-    o->e.s = s;
-    o->e.now_ns = ltn_now_unix_ns();
-    o->began_ns = ltn_now_mono_ns();
-    ltn_prom_begin(&o->e.p, NULL, choice.format);
     const struct ltn_http_source source = {next_piece, scrape_done, o};
     ltn_http_reply(req, &(struct ltn_http_response){.status = 200,
                                                     .content_type = choice.content_type,
