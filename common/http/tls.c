@@ -242,7 +242,9 @@ void ltn_tls_identity(SSL *ssl, char out[LTN_TLS_IDENTITY_BYTES])
     (void)X509_NAME_get_text_by_NID(X509_get_subject_name(cert), NID_commonName, common,
                                     sizeof(common));
     for (char *p = common; *p != '\0'; p++) {
-        *p = *p > 0x20 && *p < 0x7f ? *p : '?';
+        if (*p <= 0x20 || *p >= 0x7f) {
+            *p = '?';
+        }
     }
     (void)snprintf(out, LTN_TLS_IDENTITY_BYTES, "CN:%s", common);
 }
@@ -516,7 +518,10 @@ static bool expect_name(SSL *ssl, const char *name)
         return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name) == 1;
     }
     SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-    return SSL_set_tlsext_host_name(ssl, name) == 1 && SSL_set1_host(ssl, name) == 1;
+    /* SSL_set_tlsext_host_name(), without its cast. */
+    return SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
+                    (void *)(uintptr_t)name) == 1 &&
+           SSL_set1_host(ssl, name) == 1;
 }
 
 SSL *ltn_tls_connect(struct ltn_tls_client *t, int fd, const char *name)
