@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How fast a metrics request is decoded: our reader, and protobuf-c with malloc and with a bump
- * allocator, on the same bytes in the same run. The request has 240 points of 3 attributes, about
- * 130 bytes each, as an agent with a few processes sends it. Best of ROUNDS.
+ * How fast a metrics request is decoded: our reader, protobuf-c with malloc and with a bump
+ * allocator, and our reader from JSON text of the same request, in the same run. The request has
+ * 240 points of 3 attributes, about 130 bytes each, as an agent with a few processes sends it. Best
+ * of ROUNDS.
  *
  *   bench_decode [seconds per round, default 0.5]
  */
@@ -15,6 +16,7 @@
 #include "opentelemetry/proto/collector/metrics/v1/metrics_service.pb-c.h"
 
 #include "base/attr.h"
+#include "otlp/json_read.h"
 #include "otlp/metrics_read.h"
 #include "otlp/metrics_write.h"
 
@@ -77,6 +79,48 @@ static void build(struct ltn_buf *b)
     must(ltn_otlp_metrics_end(&w));
 }
 
+static void json_attr(struct ltn_buf *b, const char *key, const char *value, bool last)
+{
+    must(ltn_buf_printf(b, "{\"key\":\"%s\",\"value\":{\"stringValue\":\"%s\"}}%s", key, value,
+                        last ? "]" : ","));
+}
+
+/* The same request as JSON text, as the exporters of OpenTelemetry write it. */
+static void build_json(struct ltn_buf *b)
+{
+    static const char *const ops[] = {"cudaLaunchKernel", "cudaStreamSynchronize",
+                                      "cudaMemcpyAsync"};
+    must(ltn_buf_puts(b, "{\"resourceMetrics\":[{\"resource\":{\"attributes\":["));
+    json_attr(b, "host.name", "gpu-node-0017", false);
+    json_attr(b, "service.name", "lanterne", false);
+    json_attr(b, "k8s.cluster.name", "training-a", true);
+    must(ltn_buf_puts(b, "},\"scopeMetrics\":[{\"scope\":{\"name\":\"lanterne\","
+                         "\"version\":\"0.1.0\"},\"metrics\":["));
+    for (unsigned i = 0; i < POINTS; i++) {
+        char pod[64], rank[16];
+        bool last = (i + 1) % PER_METRIC == 0;
+        if (i % PER_METRIC == 0) {
+            must(ltn_buf_printf(b,
+                                "%s{\"name\":\"gpu.cuda.operation.metric%u\",\"unit\":\"{call}\","
+                                "\"sum\":{\"aggregationTemporality\":2,\"isMonotonic\":true,"
+                                "\"dataPoints\":[",
+                                i > 0 ? "," : "", i / PER_METRIC));
+        }
+        (void)snprintf(pod, sizeof(pod), "trainer-7f9c-%05u", i);
+        (void)snprintf(rank, sizeof(rank), "%u", i % 8);
+        must(ltn_buf_puts(b, "{\"attributes\":["));
+        json_attr(b, "gpu.operation", ops[i % LTN_ARRAY_SIZE(ops)], false);
+        json_attr(b, "k8s.pod.name", pod, false);
+        json_attr(b, "rank", rank, true);
+        must(ltn_buf_printf(b,
+                            ",\"startTimeUnixNano\":\"1700000000000000000\","
+                            "\"timeUnixNano\":\"1700000010000000000\",\"%s\":%s%u%s}%s",
+                            i % 2 == 0 ? "asInt" : "asDouble", i % 2 == 0 ? "\"" : "0.73123456789",
+                            i * 1000, i % 2 == 0 ? "\"" : "", last ? "]}}" : ","));
+    }
+    must(ltn_buf_puts(b, "]}]}]}"));
+}
+
 /* Stops the compiler from dropping the work. */
 static volatile uint64_t sink_value;
 
@@ -103,6 +147,22 @@ static void ours(const struct ltn_buf *b)
     must(ltn_otlp_metrics_read(reader, b->data, b->len, &sink, &counts));
     must(counts.records == POINTS ? 0 : 1);
     sink_value = sum;
+}
+
+static struct ltn_buf as_protobuf;
+
+static void json_only(const struct ltn_buf *b)
+{
+    struct ltn_otlp_json_info info;
+    ltn_buf_reset(&as_protobuf);
+    must(ltn_otlp_json_read(LTN_OTLP_METRICS, b->data, b->len, 32, &as_protobuf, &info));
+    sink_value = as_protobuf.len;
+}
+
+static void json(const struct ltn_buf *b)
+{
+    json_only(b);
+    ours(&as_protobuf);
 }
 
 static void protobuf_c(const struct ltn_buf *b)
@@ -172,19 +232,27 @@ static double measure(const char *name, void (*decode)(const struct ltn_buf *),
 
 int main(int argc, char **argv)
 {
-    struct ltn_buf b;
+    struct ltn_buf b, text;
     if (argc > 1) {
         seconds_per_round = strtod(argv[1], NULL);
     }
     ltn_buf_init(&b, 1 << 20);
+    ltn_buf_init(&text, 1 << 20);
+    ltn_buf_init(&as_protobuf, 1 << 20);
     build(&b);
+    build_json(&text);
     reader = ltn_otlp_reader_new(NULL);
     must(reader != NULL ? 0 : 1);
     (void)printf("request: %d points, %zu bytes (%zu a point)\n", POINTS, b.len, b.len / POINTS);
     double base = measure("lanterne reader", ours, &b, 0);
     (void)measure("protobuf-c, malloc", protobuf_c, &b, base);
     (void)measure("protobuf-c, bump arena", protobuf_c_bump, &b, base);
+    (void)printf("as JSON: %zu bytes (%zu a point)\n", text.len, text.len / POINTS);
+    (void)measure("JSON, lanterne reader", json, &text, base);
+    (void)measure("  of this, to protobuf", json_only, &text, base);
     ltn_otlp_reader_free(reader);
     ltn_buf_done(&b);
+    ltn_buf_done(&text);
+    ltn_buf_done(&as_protobuf);
     return 0;
 }

@@ -10,6 +10,7 @@
 
 struct ltn_collector_conf {
     struct ltn_conf_strings otlp_listen;
+    uint64_t otlp_workers; /* 0: by the processors */
     char *api_listen;
     char *db;
     bool db_sync_full;

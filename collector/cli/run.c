@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The service: everything made, wired, run and taken down again in order. */
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,6 +27,7 @@
 #define BODY_BUDGET     ((size_t)512 << 20)
 #define QUEUE_ITEMS     65536
 #define TOKEN_BYTES     1024
+#define WORKERS_MAX     4
 
 struct service {
     const struct ltn_collector_conf *conf;
@@ -84,9 +86,9 @@ static void on_tick(void *arg)
     uint64_t now = ltn_now_unix_ns();
     ltn_fleet_tick(s->fleet, now);
     ltn_alerts_sync(s->alerts, s->fleet, now);
-    if (now - s->expired_ns >= EXPIRE_EVERY_NS) {
-        s->expired_ns = now;
-        ltn_series_expire(s->series, now);
+    if (ltn_now_mono_ns() - s->expired_ns >= EXPIRE_EVERY_NS) {
+        s->expired_ns = ltn_now_mono_ns();
+        ltn_series_expire(s->series, ltn_now_mono_ns());
     }
     if (ltn_loop_timer_at(s->loop, &s->tick, ltn_now_mono_ns() + TICK_NS, on_tick, s) != 0)
         ltn_loop_stop(s->loop);
@@ -146,6 +148,17 @@ static void log_notice(void *ctx, const char *text)
     ltn_log_error("%s", text);
 }
 
+static int load_series(struct service *s)
+{
+    struct ltn_series_stats st;
+    int rc = ltn_store_load_series(s->store);
+    ltn_series_stats(s->series, &st);
+    if (st.damaged > 0)
+        ltn_log_warn("%llu records of series were damaged and passed over; %llu series are back",
+                     (unsigned long long)st.damaged, (unsigned long long)st.series);
+    return rc;
+}
+
 static int make_state(struct service *s, struct ltn_errinfo *info)
 {
     const struct ltn_collector_conf *c = s->conf;
@@ -171,6 +184,7 @@ static int make_state(struct service *s, struct ltn_errinfo *info)
     s->series = ltn_series_new(&so);
     if (s->fleet == NULL || s->series == NULL || ltn_serve_reserve(s->series) != 0)
         return ltn_errinfo_set(info, -ENOMEM, "out of memory");
+    store.series = s->series;
     int rc = ltn_store_open(&store, &s->store, info);
     if (rc != 0)
         return rc;
@@ -180,11 +194,24 @@ static int make_state(struct service *s, struct ltn_errinfo *info)
     rc = ltn_store_load(s->store, fo.max_verdicts, &back);
     if (rc != 0)
         return ltn_errinfo_set(info, rc, "%s: cannot read: %s", c->db, ltn_err_str(rc));
+    rc = load_series(s);
+    if (rc != 0)
+        return ltn_errinfo_set(info, rc, "%s: cannot read series: %s", c->db, ltn_err_str(rc));
     rc = ltn_store_start(s->store);
     if (rc != 0)
         return ltn_errinfo_set(info, rc, "cannot start a thread: %s", ltn_err_str(rc));
     info->msg[0] = '\0';
     return ltn_collector_make_alerts(&c->alert, &s->alerts, info);
+}
+
+/* As asked for, or by the processors that this process may use: the loop needs one. */
+static unsigned worker_count(const struct ltn_collector_conf *c)
+{
+    cpu_set_t set;
+    if (c->otlp_workers > 0)
+        return (unsigned)c->otlp_workers;
+    int n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    return n > WORKERS_MAX ? WORKERS_MAX : (unsigned)(n - 1);
 }
 
 static int make_servers(struct service *s, struct ltn_errinfo *info)
@@ -205,7 +232,12 @@ static int make_servers(struct service *s, struct ltn_errinfo *info)
     hc.max_body_bytes = 65536;
     hc.max_response_bytes = (size_t)64 << 20;
     s->api = ltn_http_server_new(s->loop, &hc, s->budget);
-    s->ingest = ltn_ingest_new(s->loop, s->store, s->fleet, s->series);
+    s->ingest = ltn_ingest_new(&(struct ltn_ingest_opts){.loop = s->loop,
+                                                         .store = s->store,
+                                                         .fleet = s->fleet,
+                                                         .series = s->series,
+                                                         .workers = worker_count(s->conf),
+                                                         .max_bytes = s->conf->queue_bytes});
     s->hub = ltn_query_hub_new(s->loop, s->fleet, NULL);
     if (s->budget == NULL || s->otlp == NULL || s->api == NULL || s->ingest == NULL ||
         s->hub == NULL)
@@ -293,6 +325,7 @@ static void take_down(struct service *s)
     ltn_http_server_free(s->otlp);
     ltn_http_server_free(s->api);
     struct ltn_alerts *alerts = s->alerts;
+    ltn_ingest_stop(s->ingest);
     ltn_query_hub_stop(s->hub);
     ltn_serve_mcp_free(s->mcp);
     s->store = NULL; /* no verdict is made any more that could be kept */
@@ -321,7 +354,7 @@ int ltn_collector_run(const struct ltn_collector_conf *conf)
         take_down(&s);
         return LTN_EXIT_CANNOT;
     }
-    s.expired_ns = ltn_now_unix_ns();
+    s.expired_ns = ltn_now_mono_ns();
     on_tick(&s);
     ltn_log_info("ready: version %s, window %.3g s, database %s, token %s", LTN_VERSION,
                  (double)conf->window_ns / 1e9, conf->db, s.token[0] != '\0' ? "yes" : "no");

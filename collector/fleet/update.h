@@ -11,7 +11,6 @@
 #include <stdint.h>
 
 #include "base/arena.h"
-#include "prom/series.h"
 #include "straggler/straggler.h"
 
 #define LTN_NAME_BYTES 128 /* longest name kept, with its terminator */
@@ -113,19 +112,12 @@ struct ltn_update_incident {
     double explained_share; /* negative: unknown */
 };
 
-/* A point of any client, ready to be exposed. */
-struct ltn_update_point {
-    struct ltn_update_point *next;
-    struct ltn_series_point series;
-};
-
 struct ltn_update {
     struct ltn_arena arena;
     uint64_t received_ns;
     struct ltn_update_resource *resources;
     struct ltn_update_incident *incidents;
-    struct ltn_update_point *points;
-    size_t resource_count, incident_count, point_count;
+    size_t resource_count, incident_count;
 };
 
 #endif /* LTN_FLEET_UPDATE_H */

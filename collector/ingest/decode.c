@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/text.h"
 #include "ingest/internal.h"
@@ -14,6 +15,8 @@
 #include "otlp/pb_read.h"
 
 #define ARENA_CHUNK_BYTES 65536
+/* Room for staged points kept from one request to the next. */
+#define SAMPLES_KEPT 16384u
 
 static const struct ltn_otlp_limits limits = {
     .max_depth = 32,
@@ -29,18 +32,26 @@ static const char *const wire_names[LTN_WIRE_METRICS] = {
 #undef LTN_WIRE_NAME
 };
 
-struct ltn_decoder *ltn_decoder_new(void)
+static ltn_otlp_numbers_raw_fn on_numbers_raw;
+
+struct ltn_decoder *ltn_decoder_new(struct ltn_series *series)
 {
     struct ltn_decoder *d = calloc(1, sizeof(*d));
     if (d == NULL)
         return NULL;
     d->reader = ltn_otlp_reader_new(&limits);
     d->hist_counts = calloc(LTN_EXPHIST_FULL_BUCKETS, sizeof(*d->hist_counts));
+    d->series = series;
     ltn_buf_init(&d->labels, LTN_LABELS_MAX_BYTES);
+    ltn_buf_init(&d->target, LTN_LABELS_MAX_BYTES);
+    ltn_buf_init(&d->scope, LTN_LABELS_MAX_BYTES);
+    ltn_map_init(&d->resources, LTN_MAX_RESOURCES);
+    ltn_buf_init(&d->json, LTN_JSON_MAX_BYTES);
     if (d->reader == NULL || d->hist_counts == NULL) {
         ltn_decoder_free(d);
         return NULL;
     }
+    ltn_otlp_metrics_raw(d->reader, on_numbers_raw);
     return d;
 }
 
@@ -50,7 +61,12 @@ void ltn_decoder_free(struct ltn_decoder *d)
         return;
     ltn_otlp_reader_free(d->reader);
     free(d->hist_counts);
+    free(d->samples);
+    ltn_map_done(&d->resources, NULL);
     ltn_buf_done(&d->labels);
+    ltn_buf_done(&d->target);
+    ltn_buf_done(&d->scope);
+    ltn_buf_done(&d->json);
     free(d);
 }
 
@@ -70,35 +86,28 @@ static enum ltn_wire_metric find_metric(struct ltn_otlp_str name)
     return LTN_WIRE_OTHER;
 }
 
-static void note_metric(struct ltn_decoder *d, const struct ltn_otlp_metric *m)
-{
-    if (d->have_metric && d->metric_index == m->metric_index)
-        return;
-    d->have_metric = true;
-    d->metric_index = m->metric_index;
-    d->metric = find_metric(m->name);
-    d->family_copy = NULL;
-    enum ltn_prom_type type =
-        m->kind == LTN_OTLP_SUM && m->monotonic ? LTN_PROM_COUNTER : LTN_PROM_GAUGE;
-    d->name_ok = ltn_prom_metric_name((struct ltn_prom_text){m->name.p, m->name.n},
-                                      (struct ltn_prom_text){m->unit.p, m->unit.n}, type, d->family,
-                                      d->unit);
-    ltn_text_clean(d->help, sizeof(d->help), m->description.p, m->description.n);
-    if (d->help[0] == '\0') { /* a family without HELP is a finding of linters */
-        static const char what[] = "OpenTelemetry metric ";
-        (void)ltn_copy_str(d->help, sizeof(d->help), what);
-        ltn_text_clean(d->help + sizeof(what) - 1, sizeof(d->help) - sizeof(what) + 1, m->name.p,
-                       m->name.n);
-    }
-}
-
 static int begin_point(struct ltn_decoder *d, const struct ltn_otlp_group *g,
                        const struct ltn_otlp_metric *m)
 {
     int rc = ltn_decode_resource(d, g);
-    if (rc == 0)
-        note_metric(d, m);
-    return rc;
+    if (rc != 0)
+        return rc;
+    bool same = d->have_scope && d->have_metric && d->metric_index == m->metric_index;
+    ltn_decode_begin_metric(d, g, m);
+    if (!same)
+        d->metric = d->resource != NULL ? find_metric(m->name) : LTN_WIRE_OTHER;
+    return 0;
+}
+
+static int on_numbers_raw(void *ctx, const struct ltn_otlp_group *g,
+                          const struct ltn_otlp_metric *m, const struct ltn_otlp_number *p,
+                          size_t n)
+{
+    struct ltn_decoder *d = ctx;
+    int rc = begin_point(d, g, m);
+    if (rc != 0 || d->resource != NULL) /* an agent's say more than their values */
+        return rc;
+    return ltn_decode_numbers_raw(d, m, p, n);
 }
 
 static int on_number(void *ctx, const struct ltn_otlp_group *g, const struct ltn_otlp_metric *m,
@@ -109,7 +118,7 @@ static int on_number(void *ctx, const struct ltn_otlp_group *g, const struct ltn
     int rc = begin_point(d, g, m);
     if (rc == 0 && d->resource != NULL)
         rc = ltn_decode_agent_number(d, p, &expose);
-    return rc == 0 && expose ? ltn_decode_expose(d, g, m, p) : rc;
+    return rc == 0 && expose ? ltn_decode_number(d, g, m, p) : rc;
 }
 
 static int on_histogram(void *ctx, const struct ltn_otlp_group *g, const struct ltn_otlp_metric *m,
@@ -117,7 +126,10 @@ static int on_histogram(void *ctx, const struct ltn_otlp_group *g, const struct 
 {
     struct ltn_decoder *d = ctx;
     (void)p;
-    d->result->unexposed++;
+    if (ltn_decode_untimely(m))
+        ltn_decode_reject(d, "histogram without a temporality");
+    else
+        d->result->unexposed++;
     return begin_point(d, g, m);
 }
 
@@ -129,7 +141,10 @@ static int on_exp_histogram(void *ctx, const struct ltn_otlp_group *g,
     bool known = d->metric == LTN_WIRE_CUDA_DURATION || d->metric == LTN_WIRE_NCCL_DURATION;
     if (rc == 0 && known && d->resource != NULL && d->resource->is_process)
         return ltn_decode_agent_histogram(d, p);
-    d->result->unexposed++;
+    if (ltn_decode_untimely(m))
+        ltn_decode_reject(d, "histogram without a temporality");
+    else
+        d->result->unexposed++;
     return rc;
 }
 
@@ -211,15 +226,28 @@ static int begin(struct ltn_decoder *d, uint64_t received_ns, struct ltn_decode_
     ret->update->received_ns = received_ns;
     d->u = ret->update;
     d->result = ret;
-    d->have_resource = d->have_metric = false;
-    ltn_map_init(&d->resources, LTN_MAX_RESOURCES);
+    d->now_ns = ltn_now_mono_ns();
+    d->have_resource = d->have_scope = d->have_metric = false;
+    d->sample_n = 0;
     return 0;
 }
 
 static int finish(struct ltn_decoder *d, int rc, const struct ltn_otlp_counts *counts)
 {
     struct ltn_decode_result *ret = d->result;
-    ltn_map_done(&d->resources, NULL);
+    ltn_decode_unlock(d);
+    if (d->resources.len > 0) {
+        ltn_map_done(&d->resources, NULL);
+        ltn_map_init(&d->resources, LTN_MAX_RESOURCES);
+    }
+    if (rc == 0)
+        rc = ltn_series_take(d->series, d->samples, d->sample_n, d->now_ns);
+    ret->samples = rc == 0 ? d->sample_n : 0;
+    if (d->sample_room > SAMPLES_KEPT) {
+        free(d->samples);
+        d->samples = NULL;
+        d->sample_room = 0;
+    }
     if (rc != 0) {
         ltn_update_free(ret->update);
         *ret = (struct ltn_decode_result){.update = NULL};

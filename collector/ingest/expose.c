@@ -64,70 +64,39 @@ void ltn_decode_put_labels(struct ltn_buf *out, struct ltn_otlp_attrs attrs)
     }
 }
 
-/* Names of the metric into the arena, once per metric of the request. */
-static int name_metric(struct ltn_decoder *d)
+void ltn_decode_name(struct ltn_decoder *d, const struct ltn_otlp_metric *m)
 {
-    if (d->family_copy != NULL)
-        return 0;
-    d->family_copy = ltn_arena_strndup(&d->u->arena, d->family, strlen(d->family));
-    d->unit_copy = ltn_arena_strndup(&d->u->arena, d->unit, strlen(d->unit));
-    d->help_copy = ltn_arena_strndup(&d->u->arena, d->help, strlen(d->help));
-    return d->family_copy != NULL && d->unit_copy != NULL && d->help_copy != NULL
-               ? 0
-               : LTN_ERR_TOO_LARGE;
+    static const char what[] = "OpenTelemetry metric ";
+    if (d->named)
+        return;
+    d->named = true;
+    enum ltn_prom_type type =
+        m->kind == LTN_OTLP_SUM && m->monotonic ? LTN_PROM_COUNTER : LTN_PROM_GAUGE;
+    d->name_ok = ltn_prom_metric_name((struct ltn_prom_text){m->name.p, m->name.n},
+                                      (struct ltn_prom_text){m->unit.p, m->unit.n}, type, d->family,
+                                      d->unit);
+    ltn_text_clean(d->help, sizeof(d->help), m->description.p, m->description.n);
+    if (d->help[0] == '\0') { /* a family without HELP is a finding of linters */
+        (void)ltn_copy_str(d->help, sizeof(d->help), what);
+        ltn_text_clean(d->help + sizeof(what) - 1, sizeof(d->help) - sizeof(what) + 1, m->name.p,
+                       m->name.n);
+    }
 }
 
-static void put_labels(struct ltn_decoder *d, const struct ltn_otlp_group *g,
-                       const struct ltn_otlp_number *p)
+void ltn_decode_scope(struct ltn_decoder *d, const struct ltn_otlp_group *g)
 {
-    ltn_buf_reset(&d->labels);
-    (void)ltn_buf_puts(&d->labels, d->target_labels);
+    if (d->scope_ready)
+        return;
+    d->scope_ready = true;
+    ltn_buf_reset(&d->scope);
+    (void)ltn_buf_puts(&d->scope, ltn_buf_str(&d->target));
     if (d->resource != NULL) {
-        if (d->labels.len > 0)
-            (void)ltn_buf_putc(&d->labels, ',');
-        ltn_prom_put_label(&d->labels, "node", d->resource->node, strlen(d->resource->node));
+        if (d->scope.len > 0)
+            (void)ltn_buf_putc(&d->scope, ',');
+        ltn_prom_put_label(&d->scope, "node", d->resource->node, strlen(d->resource->node));
     } else if (g->scope_name.n > 0 && g->scope_name.n < LTN_LABEL_VALUE_MAX) {
-        if (d->labels.len > 0)
-            (void)ltn_buf_putc(&d->labels, ',');
-        ltn_prom_put_label(&d->labels, "otel_scope_name", g->scope_name.p, g->scope_name.n);
+        if (d->scope.len > 0)
+            (void)ltn_buf_putc(&d->scope, ',');
+        ltn_prom_put_label(&d->scope, "otel_scope_name", g->scope_name.p, g->scope_name.n);
     }
-    ltn_decode_put_labels(&d->labels, p->point.attrs);
-}
-
-int ltn_decode_expose(struct ltn_decoder *d, const struct ltn_otlp_group *g,
-                      const struct ltn_otlp_metric *m, const struct ltn_otlp_number *p)
-{
-    if (!d->name_ok || p->type == LTN_OTLP_NONE ||
-        (p->point.flags & LTN_OTLP_NO_RECORDED_VALUE) != 0) {
-        d->result->unexposed++;
-        return 0;
-    }
-    int rc = name_metric(d);
-    if (rc != 0)
-        return rc;
-    put_labels(d, g, p);
-    if (ltn_buf_error(&d->labels) != 0) { /* labels of more than a few KiB help nobody */
-        ltn_buf_reset(&d->labels);
-        d->result->unexposed++;
-        return 0;
-    }
-    struct ltn_update_point *o = ltn_arena_calloc(&d->u->arena, 1, sizeof(*o));
-    char *labels = ltn_arena_strndup(&d->u->arena, ltn_buf_str(&d->labels), d->labels.len);
-    if (o == NULL || labels == NULL)
-        return LTN_ERR_TOO_LARGE;
-    bool counter = m->kind == LTN_OTLP_SUM && m->monotonic;
-    o->series = (struct ltn_series_point){
-        .family = d->family_copy,
-        .type = counter ? LTN_PROM_COUNTER : LTN_PROM_GAUGE,
-        .unit = d->unit_copy,
-        .help = d->help_copy,
-        .labels = labels,
-        .value = ltn_otlp_number_f64(p),
-        .time_ns = p->point.time_ns,
-        .delta = m->kind == LTN_OTLP_SUM && m->temporality == LTN_OTLP_DELTA,
-    };
-    o->next = d->u->points;
-    d->u->points = o;
-    d->u->point_count++;
-    return 0;
 }

@@ -5,10 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "ingest/decode.h"
+#include "ingest/request.h"
 #include "otlp/model.h"
 #include "otlp/response.h"
 
@@ -18,50 +20,58 @@
 #define RETRY_BUSY_MS 2000
 #define RETRY_DISK_MS 10000
 
-/* Largest body taken, on the wire and inflated: an agent's window is some tens of KiB. */
-#define MAX_BODY_BYTES ((size_t)16 << 20)
+/* Smaller bodies are decoded where they arrive: handing them over would cost more. */
+#define INLINE_BYTES ((size_t)16 << 10)
+#define LANES        256u
+/* Bytes that a request counts beside its body. */
+#define REQUEST_BYTES ((size_t)4096)
 
 struct ltn_ingest {
     struct ltn_loop *loop;
     struct ltn_store *store;
     struct ltn_fleet *fleet;
-    struct ltn_series *series;
     struct ltn_decoder *decoder;
+    struct ltn_ingest_workers *workers; /* NULL: none */
+    struct ltn_ingest_group group;
     struct ltn_ingest_stats stats;
-    bool draining;
+    size_t max_bytes, held_bytes;
+    uint32_t lanes[LANES]; /* requests of each with the workers */
+    bool draining, stopped;
 };
 
-/* A request between decoding and its answer. */
-struct pending {
-    struct ltn_store_item item; /* first: the store gives it back */
-    struct ltn_task task;
-    struct ltn_ingest *in;
-    struct ltn_http_request *req;
-    struct ltn_update *update;
-    uint64_t rejected;
-    const char *message; /* static */
-    int rc;
-};
-
-struct ltn_ingest *ltn_ingest_new(struct ltn_loop *loop, struct ltn_store *store,
-                                  struct ltn_fleet *fleet, struct ltn_series *series)
+struct ltn_ingest *ltn_ingest_new(const struct ltn_ingest_opts *o)
 {
     struct ltn_ingest *in = calloc(1, sizeof(*in));
     if (in == NULL)
         return NULL;
-    *in = (struct ltn_ingest){.loop = loop, .store = store, .fleet = fleet, .series = series};
-    in->decoder = ltn_decoder_new();
-    if (in->decoder == NULL) {
-        free(in);
+    *in = (struct ltn_ingest){
+        .loop = o->loop, .store = o->store, .fleet = o->fleet, .max_bytes = o->max_bytes};
+    ltn_ingest_group_init(&in->group, in, o->loop, o->store);
+    in->decoder = ltn_decoder_new(o->series);
+    if (o->workers > 0)
+        in->workers = ltn_ingest_workers_new(o->loop, o->series, o->workers);
+    if (in->decoder == NULL || (o->workers > 0 && in->workers == NULL)) {
+        ltn_ingest_free(in);
         return NULL;
     }
     return in;
+}
+
+void ltn_ingest_stop(struct ltn_ingest *in)
+{
+    if (in == NULL)
+        return;
+    in->draining = in->stopped = true;
+    ltn_ingest_workers_free(in->workers);
+    in->workers = NULL;
+    ltn_ingest_group_stop(&in->group);
 }
 
 void ltn_ingest_free(struct ltn_ingest *in)
 {
     if (in == NULL)
         return;
+    ltn_ingest_workers_free(in->workers);
     ltn_decoder_free(in->decoder);
     free(in);
 }
@@ -87,6 +97,8 @@ static void refuse(struct ltn_ingest *in, struct ltn_http_request *req, int rc)
     } else if (rc == LTN_ERR_CLOSED) {
         in->stats.rejected_draining++;
         retry_ms = RETRY_BUSY_MS;
+    } else if (rc == LTN_ERR_TIMEOUT) {
+        in->stats.skipped_gone++;
     } else if (ltn_err_retryable(rc)) {
         in->stats.rejected_busy++;
         retry_ms = RETRY_BUSY_MS;
@@ -118,13 +130,23 @@ static void verdict_text(const struct ltn_fleet *f, const char *node, char *out,
                    o->v.cause);
 }
 
-static void acknowledge(struct ltn_http_request *req, const struct pending *p, const char *verdict)
+static bool is_json(const struct ltn_http_request *req)
 {
+    return strcmp(ltn_http_content_type(req), "application/json") == 0;
+}
+
+/* The answer has the media type of the request. */
+static void acknowledge(const struct ltn_ingest_request *r, const char *verdict)
+{
+    struct ltn_http_request *req = r->http;
     struct ltn_buf body;
     struct ltn_http_field fields[1] = {{"lanterne-verdict", verdict}};
     size_t field_count = verdict != NULL ? 1 : 0;
     ltn_buf_init(&body, 4096);
-    if (ltn_otlp_response_write(&body, p->rejected, p->message) != 0) {
+    int rc = is_json(req)
+                 ? ltn_otlp_response_json(&body, r->signal, r->result.rejected, r->result.message)
+                 : ltn_otlp_response_write(&body, r->result.rejected, r->result.message);
+    if (rc != 0) {
         ltn_http_reply_error(req, LTN_ERR_INTERNAL, NULL, 0);
     } else if (ltn_http_is_grpc(req)) {
         ltn_grpc_reply(req, &(struct ltn_grpc_response){.body = body.data,
@@ -133,7 +155,7 @@ static void acknowledge(struct ltn_http_request *req, const struct pending *p, c
                                                         .field_count = field_count});
     } else {
         ltn_http_reply(req, &(struct ltn_http_response){.status = 200,
-                                                        .content_type = "application/x-protobuf",
+                                                        .content_type = ltn_http_content_type(req),
                                                         .body = body.data,
                                                         .body_len = body.len,
                                                         .fields = fields,
@@ -142,128 +164,227 @@ static void acknowledge(struct ltn_http_request *req, const struct pending *p, c
     ltn_buf_done(&body);
 }
 
-/* ---- after the commit ---- */
-
-static void take_points(struct ltn_ingest *in, const struct ltn_update *u, uint64_t now_ns)
+static void release(struct ltn_ingest_request *r)
 {
-    for (const struct ltn_update_point *p = u->points; p != NULL; p = p->next)
-        (void)ltn_series_set(in->series, &p->series, now_ns); /* refusals are its counters */
+    r->in->held_bytes -= r->body_bytes + REQUEST_BYTES;
+    r->in->stats.in_flight--;
+    ltn_update_free(r->result.update);
+    free(r);
 }
 
-/* Loop thread. */
-static void committed(struct ltn_task *task)
+/* Something for the store and the fleet, not only for series. */
+static bool has_rows(const struct ltn_update *u)
 {
-    struct pending *p = (struct pending *)((char *)task - offsetof(struct pending, task));
-    struct ltn_ingest *in = p->in;
-    in->stats.in_flight--;
-    if (p->rc != 0) {
-        refuse(in, p->req, p->rc);
+    return u != NULL && (u->resource_count > 0 || u->incident_count > 0);
+}
+
+static void answer_malformed_json(const struct ltn_ingest_request *r)
+{
+    char text[64];
+    r->in->stats.rejected_malformed++;
+    (void)snprintf(text, sizeof(text), "malformed JSON at byte %zu", r->error_at);
+    ltn_http_reply_error(r->http, r->rc, text, 0);
+}
+
+void ltn_ingest_answer(struct ltn_ingest_request *r)
+{
+    struct ltn_ingest *in = r->in;
+    const struct ltn_update *u = r->result.update;
+    if (r->rc == LTN_ERR_MALFORMED && r->error_at > 0) {
+        answer_malformed_json(r);
+    } else if (r->rc != 0) {
+        refuse(in, r->http, r->rc);
     } else {
         char verdict[LTN_STRAGGLER_JOB_BYTES + 96];
-        uint64_t now = ltn_now_unix_ns();
-        ltn_fleet_apply(in->fleet, p->update, now);
-        take_points(in, p->update, now);
+        const char *node = has_rows(u) && u->resources != NULL ? u->resources->node : NULL;
+        if (has_rows(u))
+            ltn_fleet_apply(in->fleet, u, ltn_now_unix_ns());
         in->stats.acknowledged++;
-        const char *node = p->update->resources != NULL ? p->update->resources->node : NULL;
         if (node != NULL)
             verdict_text(in->fleet, node, verdict, sizeof(verdict));
-        acknowledge(p->req, p, node != NULL ? verdict : NULL);
+        acknowledge(r, node != NULL ? verdict : NULL);
     }
-    ltn_update_free(p->update);
-    free(p);
+    release(r);
+}
+
+/* ---- the commit ---- */
+
+static void committed(struct ltn_task *task)
+{
+    ltn_ingest_answer(
+        (struct ltn_ingest_request *)((char *)task - offsetof(struct ltn_ingest_request, task)));
 }
 
 /* Writer thread. */
 static void on_done(struct ltn_store_item *item, int rc)
 {
-    struct pending *p = (struct pending *)item;
-    p->rc = rc;
-    p->task.fn = committed;
-    ltn_loop_post(p->in->loop, &p->task);
+    struct ltn_ingest_request *r = (struct ltn_ingest_request *)item;
+    r->rc = rc;
+    r->task.fn = committed;
+    ltn_loop_post(r->in->loop, &r->task);
 }
 
-/* Hands a decoded request to the store; it owns req and the update from here. */
-static void commit(struct ltn_ingest *in, struct ltn_http_request *req, struct ltn_decode_result *d)
+static void commit(struct ltn_ingest_request *r)
 {
-    struct pending *p = calloc(1, sizeof(*p));
-    if (p == NULL) {
-        ltn_update_free(d->update);
-        refuse(in, req, LTN_ERR_BUSY);
+    struct ltn_ingest *in = r->in;
+    const struct ltn_update *u = r->result.update;
+    if (in->stopped) {
+        r->rc = LTN_ERR_CLOSED;
+        ltn_ingest_answer(r);
         return;
     }
-    p->item = (struct ltn_store_item){d->update, on_done};
-    p->in = in;
-    p->req = req;
-    p->update = d->update;
-    p->rejected = d->rejected;
-    p->message = d->message;
-    in->stats.in_flight++;
-    int rc = ltn_store_put(in->store, &p->item, d->update->arena.used_bytes + sizeof(*p));
-    if (rc == 0)
+    if (!has_rows(u)) {
+        if (r->result.samples > 0)
+            ltn_ingest_group_add(&in->group, r);
+        else
+            ltn_ingest_answer(r); /* nothing to keep */
         return;
-    in->stats.in_flight--;
-    refuse(in, req, rc);
-    ltn_update_free(p->update);
-    free(p);
+    }
+    r->item = (struct ltn_store_item){u, on_done};
+    r->rc = ltn_store_put(in->store, &r->item, u->arena.used_bytes + sizeof(*r));
+    if (r->rc != 0)
+        ltn_ingest_answer(r);
+}
+
+/* ---- decoding ---- */
+
+/* A warning for bodies that say something of which nothing was understood, as misspelt JSON names
+ * do.
+ */
+static const char *nothing_found(const struct ltn_ingest_request *r)
+{
+    if (r->unknown > 0)
+        return "no records found; JSON members with unknown names were ignored, names are in "
+               "lowerCamelCase";
+    return r->read_bytes > 0 ? "no records found in the request" : NULL;
+}
+
+static int decode_as(struct ltn_ingest_request *r, struct ltn_decoder *d, const uint8_t *body,
+                     size_t n)
+{
+    switch (r->signal) {
+    case LTN_OTLP_METRICS:
+        return ltn_decode_metrics(d, body, n, r->received_ns, &r->result);
+    case LTN_OTLP_LOGS:
+        return ltn_decode_logs(d, body, n, r->received_ns, &r->result);
+    default:
+        return ltn_decode_count_spans(body, n, &r->result.rejected);
+    }
+}
+
+void ltn_ingest_decode(struct ltn_ingest_request *r, struct ltn_decoder *d)
+{
+    struct ltn_otlp_json_info info = {.unknown = 0};
+    size_t n = 0;
+    const uint8_t *body = ltn_http_body(r->http, &n);
+    uint64_t began = ltn_now_mono_ns();
+    if (ltn_http_gone(r->http)) { /* nobody waits for it any more */
+        r->rc = LTN_ERR_TIMEOUT;
+        return;
+    }
+    r->rc = is_json(r->http) ? ltn_decode_json(d, r->signal, &body, &n, &info) : 0;
+    r->unknown = info.unknown;
+    r->read_bytes = n;
+    if (r->rc == 0)
+        r->rc = decode_as(r, d, body, n);
+    else if (r->rc == LTN_ERR_MALFORMED)
+        r->error_at = info.error_at > 0 ? info.error_at : 1;
+    ltn_decode_json_done(d);
+    r->decode_ns = ltn_now_mono_ns() - began;
+}
+
+/* Nothing of traces is kept, so nothing is committed. */
+static void count_spans(struct ltn_ingest_request *r)
+{
+    r->in->stats.spans_refused += r->result.rejected;
+    r->result.message = r->result.rejected > 0 ? "traces are not stored" : nothing_found(r);
+    acknowledge(r, NULL);
+    release(r);
+}
+
+void ltn_ingest_decoded(struct ltn_ingest_request *r)
+{
+    struct ltn_ingest *in = r->in;
+    if (r->offloaded)
+        in->lanes[r->lane]--;
+    in->stats.decode_seconds += (double)r->decode_ns / 1e9;
+    if (r->rc != 0) {
+        ltn_ingest_answer(r);
+        return;
+    }
+    if (r->signal == LTN_OTLP_TRACES) {
+        count_spans(r);
+        return;
+    }
+    if (r->result.accepted == 0 && r->result.rejected == 0)
+        r->result.message = nothing_found(r);
+    *(r->signal == LTN_OTLP_METRICS ? &in->stats.points_received : &in->stats.logs_received) +=
+        r->result.accepted;
+    in->stats.points_unexposed += r->result.unexposed;
+    in->stats.rejected_points += r->result.rejected;
+    commit(r);
 }
 
 /* ---- requests ---- */
 
-typedef int decode_fn(struct ltn_decoder *d, const void *body, size_t n, uint64_t received_ns,
-                      struct ltn_decode_result *ret);
-
-static void take(struct ltn_ingest *in, struct ltn_http_request *req, decode_fn *decode,
-                 uint64_t *received)
+/* Whether there is a point in decoding it now: refusing must stay cheap. */
+static int admit(struct ltn_ingest *in, size_t n)
 {
-    struct ltn_decode_result d;
+    if (in->draining)
+        return LTN_ERR_CLOSED;
+    if (in->held_bytes + n + REQUEST_BYTES > in->max_bytes && in->stats.in_flight > 0)
+        return LTN_ERR_BUSY;
+    return ltn_store_check(in->store);
+}
+
+/* One lane for each connection. */
+static uint32_t lane_of(const struct ltn_http_request *req)
+{
+    const char *peer = ltn_http_peer(req);
+    return (uint32_t)(XXH3_64bits(peer, strlen(peer)) % LANES);
+}
+
+static void take(struct ltn_ingest *in, struct ltn_http_request *req, enum ltn_otlp_signal signal)
+{
     size_t n = 0;
-    const uint8_t *body = ltn_http_body(req, &n);
+    (void)ltn_http_body(req, &n);
     in->stats.requests++;
-    if (in->draining) {
-        refuse(in, req, LTN_ERR_CLOSED);
+    int rc = admit(in, n);
+    struct ltn_ingest_request *r = rc == 0 ? malloc(sizeof(*r)) : NULL;
+    if (r == NULL) {
+        refuse(in, req, rc != 0 ? rc : LTN_ERR_BUSY);
         return;
     }
-    uint64_t began = ltn_now_mono_ns();
-    int rc = decode(in->decoder, body, n, ltn_now_unix_ns(), &d);
-    in->stats.decode_seconds += (double)(ltn_now_mono_ns() - began) / 1e9;
-    if (rc != 0) {
-        refuse(in, req, rc);
+    *r = (struct ltn_ingest_request){
+        .in = in, .http = req, .signal = signal, .body_bytes = n, .received_ns = ltn_now_unix_ns()};
+    in->held_bytes += n + REQUEST_BYTES;
+    in->stats.in_flight++;
+    if (in->workers != NULL) {
+        r->lane = lane_of(req);
+        r->offloaded = n > INLINE_BYTES || in->lanes[r->lane] > 0;
+    }
+    if (r->offloaded) {
+        in->lanes[r->lane]++;
+        ltn_ingest_workers_put(in->workers, r);
         return;
     }
-    *received += d.accepted;
-    in->stats.points_unexposed += d.unexposed;
-    in->stats.rejected_points += d.rejected;
-    commit(in, req, &d);
+    ltn_ingest_decode(r, in->decoder);
+    ltn_ingest_decoded(r);
 }
 
 static void on_metrics(void *arg, struct ltn_http_request *req)
 {
-    struct ltn_ingest *in = arg;
-    take(in, req, ltn_decode_metrics, &in->stats.points_received);
+    take(arg, req, LTN_OTLP_METRICS);
 }
 
 static void on_logs(void *arg, struct ltn_http_request *req)
 {
-    struct ltn_ingest *in = arg;
-    take(in, req, ltn_decode_logs, &in->stats.logs_received);
+    take(arg, req, LTN_OTLP_LOGS);
 }
 
 static void on_traces(void *arg, struct ltn_http_request *req)
 {
-    struct ltn_ingest *in = arg;
-    struct pending p = {.message = "traces are not stored"};
-    size_t n = 0;
-    const uint8_t *body = ltn_http_body(req, &n);
-    in->stats.requests++;
-    int rc = ltn_decode_count_spans(body, n, &p.rejected);
-    if (rc != 0) {
-        refuse(in, req, rc);
-        return;
-    }
-    in->stats.spans_refused += p.rejected;
-    if (p.rejected == 0)
-        p.message = NULL;
-    acknowledge(req, &p, NULL);
+    take(arg, req, LTN_OTLP_TRACES);
 }
 
 int ltn_ingest_routes(struct ltn_ingest *in, struct ltn_http_server *server)
@@ -280,14 +401,13 @@ int ltn_ingest_routes(struct ltn_ingest *in, struct ltn_http_server *server)
     for (size_t i = 0; rc == 0 && i < LTN_ARRAY_SIZE(services); i++) {
         struct ltn_http_route r = {.path = services[i].grpc,
                                    .flags = LTN_ROUTE_GRPC | LTN_ROUTE_STATUS_BODY,
-                                   .max_body_bytes = MAX_BODY_BYTES,
                                    .handle = services[i].handle,
                                    .arg = in};
         rc = ltn_http_server_route(server, &r);
         r.methods = LTN_HTTP_POST;
         r.path = services[i].http;
         r.flags = LTN_ROUTE_STATUS_BODY;
-        r.content_types = "application/x-protobuf";
+        r.content_types = "application/x-protobuf,application/protobuf,application/json";
         if (rc == 0)
             rc = ltn_http_server_route(server, &r);
     }

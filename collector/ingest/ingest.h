@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * OTLP services on an HTTP server: metrics, logs and traces, gRPC and HTTP with protobuf bodies.
- * Requests are decoded on the loop thread, committed by the store's writer, then taken into fleet
- * and series and acknowledged, on the loop thread again.
+ * OTLP services on an HTTP server: metrics, logs and traces, gRPC and HTTP with protobuf or JSON.
+ * Small requests are decoded on the loop thread, larger ones by workers. Values of series are taken
+ * into their table at once, the rest is an update for the store; a request is acknowledged after a
+ * commit by the store's writer that holds all of it, and fleets see it then, on the loop thread.
  */
 #ifndef LTN_INGEST_INGEST_H
 #define LTN_INGEST_INGEST_H
@@ -26,6 +27,7 @@
     X(rejected_busy, "requests refused for now: queue full")                                       \
     X(rejected_disk, "requests refused for now: database cannot be written")                       \
     X(rejected_draining, "requests refused for now: shutting down")                                \
+    X(skipped_gone, "requests not decoded: their client had gone or its deadline had passed")      \
     X(acknowledged, "requests acknowledged after commit")
 
 struct ltn_ingest_stats {
@@ -38,10 +40,22 @@ struct ltn_ingest_stats {
 
 struct ltn_ingest;
 
-/* All are borrowed and must outlive the ingest. NULL when out of memory. */
-struct ltn_ingest *ltn_ingest_new(struct ltn_loop *loop, struct ltn_store *store,
-                                  struct ltn_fleet *fleet,
-                                  struct ltn_series *series) ltn_must_check;
+struct ltn_ingest_opts {
+    /* Borrowed; must outlive the ingest. */
+    struct ltn_loop *loop;
+    struct ltn_store *store; /* with the series below */
+    struct ltn_fleet *fleet;
+    struct ltn_series *series;
+    unsigned workers; /* threads that decode larger bodies; 0: the loop decodes all */
+    size_t max_bytes; /* bodies between arrival and answer; beyond, requests are refused for now */
+};
+
+/* NULL when out of memory or threads. */
+struct ltn_ingest *ltn_ingest_new(const struct ltn_ingest_opts *opts) ltn_must_check;
+
+/* Ends the workers and asks the store for nothing more; what waits is refused. Before the store is
+ * freed, after the servers were. NULL is ignored. */
+void ltn_ingest_stop(struct ltn_ingest *in);
 
 /* After the store was freed (no call back comes any more). NULL is ignored. */
 void ltn_ingest_free(struct ltn_ingest *in);

@@ -74,27 +74,53 @@ enum ltn_wire_metric {
 
 struct ltn_decoder {
     struct ltn_otlp_reader *reader;
+    struct ltn_series *series;
     uint64_t *hist_counts; /* LTN_EXPHIST_FULL_BUCKETS */
     struct ltn_buf labels;
+    struct ltn_buf json; /* protobuf form of a JSON body */
     /* of the request at work */
     struct ltn_update *u;
     struct ltn_map resources; /* identity -> struct ltn_update_resource */
     struct ltn_decode_result *result;
-    uint32_t resource_index, metric_index;
-    bool have_resource, have_metric;
+    uint64_t now_ns; /* monotonic */
+    uint32_t resource_index, scope_index, metric_index;
+    bool have_resource, have_scope, have_metric;
     struct ltn_update_resource *resource; /* NULL: not an agent's */
-    enum ltn_wire_metric metric;
-    const char *target_labels; /* job and instance, exposition form */
-    /* of the metric at work, for exposing it */
-    bool name_ok;
+    /* Points to be taken once the whole request was read. */
+    struct ltn_series_sample *samples;
+    size_t sample_n, sample_room;
+    bool locked; /* the table of series, for a few points */
+    unsigned locked_points;
+    /* What resource, scope and metric are, as hashes for keys; the texts are made when a new series
+     * asks for them. */
+    uint64_t resource_context, scope_context, metric_context;
+    struct ltn_buf target; /* labels job and instance */
+    struct ltn_buf scope;  /* these and what the scope adds: what series share */
+    bool scope_ready;
+    /* of the metric at work */
+    enum ltn_wire_metric metric; /* of agents */
+    bool named, name_ok;
     char family[LTN_PROM_NAME_BYTES];
     char unit[LTN_PROM_NAME_BYTES];
     char help[200];
-    const char *family_copy, *unit_copy, *help_copy; /* in the update's arena; NULL: not yet */
 };
 
-/* resource.c: sets resource and target_labels for the group. 0, LTN_ERR_COUNT, LTN_ERR_TOO_LARGE.
- */
+/* Rejects the point at work with a static text. */
+static inline void ltn_decode_reject(struct ltn_decoder *d, const char *why)
+{
+    d->result->rejected++;
+    d->result->message = why;
+}
+
+/* True when a sum or histogram does not say its temporality. */
+static inline bool ltn_decode_untimely(const struct ltn_otlp_metric *m)
+{
+    return m->kind != LTN_OTLP_GAUGE && m->kind != LTN_OTLP_SUMMARY &&
+           m->temporality == LTN_OTLP_TEMPORALITY_UNSPECIFIED;
+}
+
+/* resource.c: sets resource, target and resource_context for the group. 0, LTN_ERR_COUNT,
+ * LTN_ERR_TOO_LARGE, -ENOMEM. */
 int ltn_decode_resource(struct ltn_decoder *d, const struct ltn_otlp_group *g) ltn_must_check;
 
 /* apply.c: takes a point of an agent's metric in. *ret_expose says whether it is also a series. 0
@@ -104,10 +130,33 @@ int ltn_decode_agent_number(struct ltn_decoder *d, const struct ltn_otlp_number 
 int ltn_decode_agent_histogram(struct ltn_decoder *d,
                                const struct ltn_otlp_exp_histogram *p) ltn_must_check;
 
-/* expose.c */
-int ltn_decode_expose(struct ltn_decoder *d, const struct ltn_otlp_group *g,
+/* number.c: the way of a number to its series. */
+/* Notes the scope and the metric for what follows. */
+void ltn_decode_begin_metric(struct ltn_decoder *d, const struct ltn_otlp_group *g,
+                             const struct ltn_otlp_metric *m);
+/* Points like some seen before: how many were taken, from the first on (LTN_OTLP_AHEAD at most), or
+ * -ENOMEM. */
+int ltn_decode_numbers_raw(struct ltn_decoder *d, const struct ltn_otlp_metric *m,
+                           const struct ltn_otlp_number *p, size_t n) ltn_must_check;
+/* A point with its attributes. 0 or -ENOMEM. */
+int ltn_decode_number(struct ltn_decoder *d, const struct ltn_otlp_group *g,
                       const struct ltn_otlp_metric *m,
                       const struct ltn_otlp_number *p) ltn_must_check;
+/* Stages a value for a series. 0 or -ENOMEM. */
+int ltn_decode_stage(struct ltn_decoder *d, const struct ltn_series_sample *v) ltn_must_check;
+/* Series of that key, 0 for none. Holds the lock of the table for some calls, until
+ * ltn_decode_unlock at the latest. */
+ltn_series_ref ltn_decode_find(struct ltn_decoder *d, struct ltn_series_key key);
+/* Makes or finds the series. As ltn_series_resolve. */
+int ltn_decode_resolve(struct ltn_decoder *d, const struct ltn_series_desc *desc,
+                       struct ltn_series_key key, ltn_series_ref *ret) ltn_must_check;
+void ltn_decode_unlock(struct ltn_decoder *d);
+
+/* expose.c */
+/* Names the metric in Prometheus' way: family, unit, help, name_ok. */
+void ltn_decode_name(struct ltn_decoder *d, const struct ltn_otlp_metric *m);
+/* Labels that the series of the group share, in d->scope. */
+void ltn_decode_scope(struct ltn_decoder *d, const struct ltn_otlp_group *g);
 /* Appends attributes as labels, sorted by name, after what is in out. Colliding names are joined.
  */
 void ltn_decode_put_labels(struct ltn_buf *out, struct ltn_otlp_attrs attrs);

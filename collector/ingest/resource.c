@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Resources: which are an agent's node or process, and how anybody's are called in Prometheus. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -103,7 +104,7 @@ static void put_text(struct ltn_buf *b, const char *name, struct ltn_otlp_str s)
 
 /* instance and job, sorted; an agent's instance is its node, so that a restart makes no new series.
  */
-static int target_labels(struct ltn_decoder *d, struct ltn_otlp_attrs a)
+static void target_labels(struct ltn_decoder *d, struct ltn_otlp_attrs a)
 {
     struct ltn_otlp_str name = {NULL, 0}, space = {NULL, 0}, instance = {NULL, 0};
     char job[2 * LTN_LABEL_VALUE_MAX];
@@ -116,17 +117,16 @@ static int target_labels(struct ltn_decoder *d, struct ltn_otlp_attrs a)
     int n = space.n > 0 ? snprintf(job, sizeof(job), "%.*s/%.*s", space_n, space.p, name_n,
                                    name.p != NULL ? name.p : "")
                         : snprintf(job, sizeof(job), "%.*s", name_n, name.p != NULL ? name.p : "");
-    ltn_buf_reset(&d->labels);
+    ltn_buf_reset(&d->target);
     if (instance.n > 0)
-        put_text(&d->labels, "instance", instance);
+        put_text(&d->target, "instance", instance);
     if (n > 0)
-        put_text(&d->labels, "job", ltn_otlp_str(job));
-    d->target_labels = ltn_arena_strndup(&d->u->arena, ltn_buf_str(&d->labels), d->labels.len);
-    return d->target_labels != NULL ? 0 : LTN_ERR_TOO_LARGE;
+        put_text(&d->target, "job", ltn_otlp_str(job));
 }
 
 /* What a client's resource says of itself, once per job and instance: target_info. */
-static int target_info(struct ltn_decoder *d, struct ltn_otlp_attrs a)
+static int target_info(struct ltn_decoder *d, struct ltn_otlp_attrs a, struct ltn_series_key key,
+                       ltn_series_ref *ret)
 {
     static const char *const said[] = {"service.name", "service.namespace", "service.instance.id"};
     struct ltn_otlp_attr rest[LTN_MAX_LABELS];
@@ -138,29 +138,39 @@ static int target_info(struct ltn_decoder *d, struct ltn_otlp_attrs a)
         if (!known)
             rest[others.n++] = a.items[i];
     }
-    if (others.n == 0 || d->target_labels[0] == '\0')
+    if (others.n == 0 || d->target.len == 0)
         return 0;
     ltn_buf_reset(&d->labels);
-    (void)ltn_buf_puts(&d->labels, d->target_labels);
     ltn_decode_put_labels(&d->labels, others);
-    if (ltn_buf_error(&d->labels) != 0) { /* too long to be of use */
-        ltn_buf_reset(&d->labels);
+    if (ltn_buf_error(&d->labels) != 0) /* too long to be of use */
         return 0;
+    const struct ltn_series_desc desc = {.family = "target_info",
+                                         .type = LTN_PROM_GAUGE,
+                                         .help = "Attributes of the resource.",
+                                         .scope_labels = ltn_buf_str(&d->target),
+                                         .labels = ltn_buf_str(&d->labels)};
+    int rc = ltn_decode_resolve(d, &desc, key, ret);
+    return rc == -ENOMEM ? rc : 0; /* refusals are the table's counters */
+}
+
+/* A client's: known by its bytes, if it came before. */
+static int client_resource(struct ltn_decoder *d, const struct ltn_otlp_group *g)
+{
+    static const char info[] = "target_info";
+    struct ltn_series_sample v = {.value = 1, .ref = 0};
+    struct ltn_series_key key = {0, 0};
+    if (g->resource_raw.p != NULL) {
+        d->resource_context =
+            ltn_series_context(d->series, 0, g->resource_raw.p, g->resource_raw.n);
+        key = ltn_series_key(d->series, d->resource_context, info, sizeof(info));
+        v.ref = ltn_decode_find(d, key);
+        ltn_decode_unlock(d);
+    } else {
+        d->resource_context = ltn_series_context(d->series, 0, d->target.data, d->target.len);
     }
-    struct ltn_update_point *o = ltn_arena_calloc(&d->u->arena, 1, sizeof(*o));
-    char *labels = ltn_arena_strndup(&d->u->arena, ltn_buf_str(&d->labels), d->labels.len);
-    if (o == NULL || labels == NULL)
-        return LTN_ERR_TOO_LARGE;
-    o->series = (struct ltn_series_point){.family = "target_info",
-                                          .type = LTN_PROM_GAUGE,
-                                          .help = "Attributes of the resource.",
-                                          .labels = labels,
-                                          .value = 1,
-                                          .time_ns = d->u->received_ns};
-    o->next = d->u->points;
-    d->u->points = o;
-    d->u->point_count++;
-    return 0;
+    int rc = v.ref == 0 ? target_info(d, g->resource, key, &v.ref) : 0;
+    ltn_decode_unlock(d);
+    return rc == 0 && v.ref != 0 ? ltn_decode_stage(d, &v) : rc;
 }
 
 int ltn_decode_resource(struct ltn_decoder *d, const struct ltn_otlp_group *g)
@@ -171,11 +181,17 @@ int ltn_decode_resource(struct ltn_decoder *d, const struct ltn_otlp_group *g)
     d->have_resource = true;
     d->resource_index = g->resource_index;
     d->resource = NULL;
-    int rc = 0;
+    d->have_scope = false;
     if (ltn_otlp_get_str(g->resource, "service.name", &service) &&
-        ltn_otlp_str_eq(service, "lanterne-agent"))
-        rc = agent_resource(d, g->resource);
-    if (rc == 0)
-        rc = target_labels(d, g->resource);
-    return rc == 0 && d->resource == NULL ? target_info(d, g->resource) : rc;
+        ltn_otlp_str_eq(service, "lanterne-agent")) {
+        int rc = agent_resource(d, g->resource);
+        if (rc != 0)
+            return rc;
+    }
+    target_labels(d, g->resource);
+    if (d->resource == NULL)
+        return client_resource(d, g);
+    /* Its bytes change with every window. */
+    d->resource_context = ltn_series_context(d->series, 1, d->target.data, d->target.len);
+    return 0;
 }

@@ -14,10 +14,23 @@ struct ltn_ids {
 };
 #define LTN_IDS_MAX 400000
 
+/* What is known of the log of series; a failed commit puts it back. */
+struct ltn_series_log {
+    uint64_t round;       /* of the walk over what did not change; 0: none began */
+    int64_t round_seq;    /* first row of the round */
+    int64_t delete_below; /* rows before are superfluous; 0: none is */
+    uint64_t bytes;       /* in rows since the beginning of the round before, about */
+    uint64_t round_bytes; /* since the beginning of the round */
+};
+
 struct ltn_writer {
     struct ltn_db *db;
     struct ltn_ids ids;
     uint64_t rows;
+    struct ltn_series *series; /* NULL: none are kept */
+    struct ltn_series_log log, log_before;
+    bool series_anew; /* the file has none of them */
+    bool series_open; /* between write and written */
 };
 
 extern const char *const ltn_store_migrations[];
@@ -34,6 +47,11 @@ int ltn_load_verdicts(struct ltn_db *db, size_t max,
                       const struct ltn_store_sink *sink) ltn_must_check;
 int ltn_load_incidents(struct ltn_db *db, size_t max,
                        const struct ltn_store_sink *sink) ltn_must_check;
+/* series.c: what changed of the series; inside a transaction. What came of it must be told. */
+int ltn_write_series(struct ltn_writer *w) ltn_must_check;
+void ltn_series_written(struct ltn_writer *w, bool ok);
+/* Into an empty table. */
+int ltn_load_series(struct ltn_writer *w, uint64_t now_ns) ltn_must_check;
 void ltn_writer_forget(struct ltn_writer *w);
 
 #endif /* LTN_STORE_INTERNAL_H */

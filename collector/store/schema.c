@@ -66,6 +66,8 @@ const char *const ltn_store_migrations[] = {
     " c.earlier_calls + c.calls AS calls, c.earlier_errors + c.errors AS errors,"
     " c.earlier_bytes + c.bytes AS bytes FROM op_count c JOIN op o ON o.id = c.op_id"
     " JOIN process p ON p.id = c.process_id JOIN node n ON n.id = p.node_id;",
+    /* Series of clients, as blobs of what changed (common/prom/series.h). */
+    "CREATE TABLE series_log (seq INTEGER PRIMARY KEY, body BLOB NOT NULL);",
 };
 
 const char *const ltn_store_tables[] = {"node",        "process", "op",       "op_count",

@@ -153,6 +153,7 @@ static int reopen_database(struct ltn_store *s, int why, struct ltn_errinfo *inf
     s->noticed = false;
     if (moved[0] == '\0' && !lost)
         return 0; /* as it was */
+    s->w.series_anew = true;
     (void)pthread_mutex_lock(&s->lock);
     s->stats.replaced_files++;
     (void)pthread_mutex_unlock(&s->lock);
@@ -195,13 +196,18 @@ static int write_all(struct ltn_store *s, struct ltn_store_item **items, size_t 
 {
     int rc = ltn_db_begin(s->w.db);
     for (size_t i = 0; rc == 0 && i < n; i++)
-        rc = ltn_write_update(&s->w, items[i]->update);
+        rc = items[i]->update != NULL ? ltn_write_update(&s->w, items[i]->update) : 0;
     for (; rc == 0 && verdicts != NULL; verdicts = verdicts->next)
         rc = ltn_write_verdict(&s->w, verdicts->change, &verdicts->v);
     if (rc == 0)
+        rc = ltn_write_series(&s->w);
+    if (rc == 0)
         rc = ltn_db_commit(s->w.db);
     /* Acknowledged is only what can be found. */
-    return rc == 0 ? ltn_db_look(s->w.db) : rc;
+    if (rc == 0)
+        rc = ltn_db_look(s->w.db);
+    ltn_series_written(&s->w, rc == 0);
+    return rc;
 }
 
 /* One transaction for all; what fails fails as a whole and may be tried again. Any error counts as
@@ -365,6 +371,7 @@ int ltn_store_open(const struct ltn_store_opts *opts, struct ltn_store **ret,
         return ltn_errinfo_set(info, -ENOMEM, "out of memory");
     s->opts = *opts;
     s->opts.path = NULL; /* borrowed for this call only */
+    s->w.series = opts->series;
     s->last = &s->first;
     s->stats.writable = true;
     s->pruned_ns = s->checkpoint_ns = ltn_now_mono_ns();
@@ -409,12 +416,15 @@ void ltn_store_free(struct ltn_store *s)
     free(s);
 }
 
-int ltn_store_put(struct ltn_store *s, struct ltn_store_item *item, size_t weight_bytes)
+int ltn_store_check(struct ltn_store *s)
 {
     uint64_t failed = atomic_load(&s->disk_failed_ns);
-    int rc = 0;
-    if (failed != 0 && ltn_now_mono_ns() - failed < DISK_PAUSE_NS)
-        rc = LTN_ERR_DISK;
+    return failed != 0 && ltn_now_mono_ns() - failed < DISK_PAUSE_NS ? LTN_ERR_DISK : 0;
+}
+
+int ltn_store_put(struct ltn_store *s, struct ltn_store_item *item, size_t weight_bytes)
+{
+    int rc = ltn_store_check(s);
     if (rc == 0)
         rc = ltn_chan_send(s->chan, item, weight_bytes);
     if (rc == 0)
@@ -432,6 +442,11 @@ int ltn_store_load(struct ltn_store *s, size_t max, const struct ltn_store_sink 
 {
     int rc = ltn_load_verdicts(s->w.db, max, sink);
     return rc == 0 ? ltn_load_incidents(s->w.db, max, sink) : rc;
+}
+
+int ltn_store_load_series(struct ltn_store *s)
+{
+    return s->w.series != NULL ? ltn_load_series(&s->w, ltn_now_mono_ns()) : 0;
 }
 
 int ltn_store_start(struct ltn_store *s)

@@ -12,12 +12,15 @@
 #include "base/attr.h"
 #include "base/err.h"
 #include "fleet/update.h"
+#include "prom/series.h"
 #include "straggler/straggler.h"
 
 struct ltn_store;
 
 struct ltn_store_opts {
     const char *path;
+    /* Series whose changes go into every commit; may be NULL. Borrowed; must outlive the store. */
+    struct ltn_series *series;
     bool sync_full;           /* survive power loss, not only the end of the process */
     uint64_t window_keep_ns;  /* rank windows older than that are deleted */
     uint64_t history_keep_ns; /* verdicts, incidents, processes likewise */
@@ -43,8 +46,11 @@ int ltn_store_start(struct ltn_store *s) ltn_must_check;
 /* Commits what waits, stops the writer, closes. NULL is ignored. */
 void ltn_store_free(struct ltn_store *s);
 
-/* An update to be committed. The memory is the caller's until done is called with 0 or a retryable
- * error; done may free it. */
+/* Reads the series back into their table, which is empty. Before ltn_store_start. */
+int ltn_store_load_series(struct ltn_store *s) ltn_must_check;
+
+/* Something to be committed: an update, or NULL for only what changed of the series until now. The
+ * memory is the caller's until done is called with 0 or a retryable error; done may free it. */
 struct ltn_store_item {
     const struct ltn_update *update;
     void (*done)(struct ltn_store_item *item, int rc);
@@ -54,6 +60,9 @@ struct ltn_store_item {
  * LTN_ERR_CLOSED: done is not called. Any thread. */
 int ltn_store_put(struct ltn_store *s, struct ltn_store_item *item,
                   size_t weight_bytes) ltn_must_check;
+
+/* 0 when a put would find the database writable, else LTN_ERR_DISK. Any thread. */
+int ltn_store_check(struct ltn_store *s) ltn_must_check;
 
 /* Queues a change of a verdict (copied). It is kept in memory and tried again while the disk cannot
  * be written. LTN_ERR_BUSY when too many wait, -ENOMEM. Any thread. */

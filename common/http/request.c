@@ -524,7 +524,7 @@ void ltn_reply_error_with(struct ltn_http_request *req, int rc, const char *mess
     }
     struct ltn_http_response resp = {
         .status = status,
-        .content_type = proto ? "application/x-protobuf" : "application/json",
+        .content_type = proto ? req->content_type : "application/json",
         .take_body = true,
         .retry_after_s = ltn_err_retryable(rc) ? (retry_after_ms + 999) / 1000 : 0,
         .fields = extra != NULL ? &extra->field : NULL,

@@ -32,7 +32,8 @@ static bool point_accept(struct ltn_otlp_reader *r, struct ltn_otlp_point *p, in
     return true;
 }
 
-static int read_number(struct metric_read *m, struct ltn_pb_cur *c)
+/* raw: its attributes as they came, if that is known. */
+static int read_number(struct metric_read *m, struct ltn_pb_cur *c, struct ltn_otlp_str raw)
 {
     struct ltn_otlp_reader *r = m->r;
     struct ltn_otlp_number n = {.type = LTN_OTLP_NONE};
@@ -71,6 +72,7 @@ static int read_number(struct metric_read *m, struct ltn_pb_cur *c)
     if (rc < 0 || !point_accept(r, &n.point, -1)) {
         return rc;
     }
+    n.point.raw = raw;
     return m->sink->on_number(m->sink->ctx, &r->group, &m->metric, &n);
 }
 
@@ -299,13 +301,66 @@ static int read_points(struct metric_read *m, struct ltn_pb_cur c)
         } else if (m->metric.kind == LTN_OTLP_EXP_HISTOGRAM) {
             rc = read_exp_histogram(m, &sub);
         } else {
-            rc = read_number(m, &sub);
+            rc = read_number(m, &sub, (struct ltn_otlp_str){NULL, 0});
         }
         if (rc < 0) {
             return rc;
         }
     }
     return rc;
+}
+
+/* Numbers that were looked at, some at a time. */
+struct ahead {
+    struct ltn_pb_cur cur[LTN_OTLP_AHEAD];
+    struct ltn_otlp_number number[LTN_OTLP_AHEAD];
+    size_t n;
+};
+
+/* Fills it with the next points. The end of them, as ltn_pb_next. */
+static int look_ahead(const struct metric_read *m, struct ltn_pb_cur *c, struct ahead *a)
+{
+    struct ltn_pb_field f;
+    int rc = 1;
+    a->n = 0;
+    while (a->n < LTN_OTLP_AHEAD && (rc = ltn_pb_next(c, &f)) > 0) {
+        if (f.number != 1 || f.type != LTN_PB_LEN) {
+            continue;
+        }
+        a->number[a->n] = (struct ltn_otlp_number){.type = LTN_OTLP_NONE};
+        if ((rc = ltn_otlp_count_record(m->r)) < 0 ||
+            (rc = ltn_pb_enter(c, &f, &a->cur[a->n])) < 0 ||
+            (rc = ltn_otlp_number_scan(a->cur[a->n], &a->number[a->n])) < 0) {
+            return rc;
+        }
+        a->n++;
+        rc = 1;
+    }
+    return rc;
+}
+
+/* The same as read_points for numbers, with a look ahead for those whose attributes are known. */
+static int read_numbers(struct metric_read *m, struct ltn_pb_cur c)
+{
+    struct ltn_otlp_reader *r = m->r;
+    struct ahead a;
+    int more;
+    do {
+        more = look_ahead(m, &c, &a);
+        for (size_t i = 0; more >= 0 && i < a.n; i++) {
+            int k = r->on_numbers_raw(m->sink->ctx, &r->group, &m->metric, a.number + i, a.n - i);
+            if (k < 0) {
+                return k;
+            }
+            r->counts->records += (uint64_t)k;
+            i += (size_t)k;
+            int rc = i < a.n ? read_number(m, &a.cur[i], a.number[i].point.raw) : 0;
+            if (rc < 0) {
+                return rc;
+            }
+        }
+    } while (more > 0);
+    return more;
 }
 
 /* Temporality and monotonicity, which may stand after the points, from one piece of data. */
@@ -444,17 +499,24 @@ static int read_metric(struct ltn_otlp_reader *r, struct ltn_pb_cur c, void *arg
         return 0;
     }
     m.reject = metric_reject(&m);
+    bool ahead = r->on_numbers_raw != NULL && m.reject < 0 &&
+                 (m.metric.kind == LTN_OTLP_GAUGE || m.metric.kind == LTN_OTLP_SUM);
     while ((rc = ltn_pb_next(&m.data_run, &f)) > 0) {
         struct ltn_pb_cur sub;
         if (f.number != m.data_field || f.type != LTN_PB_LEN) {
             continue;
         }
         rc = ltn_pb_enter(&m.data_run, &f, &sub);
-        if (rc < 0 || (rc = read_points(&m, sub)) < 0) {
+        if (rc < 0 || (rc = ahead ? read_numbers(&m, sub) : read_points(&m, sub)) < 0) {
             return rc;
         }
     }
     return rc;
+}
+
+void ltn_otlp_metrics_raw(struct ltn_otlp_reader *r, ltn_otlp_numbers_raw_fn *fn)
+{
+    r->on_numbers_raw = fn;
 }
 
 int ltn_otlp_metrics_read(struct ltn_otlp_reader *r, const void *data, size_t n,

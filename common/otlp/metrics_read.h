@@ -29,6 +29,19 @@ struct ltn_otlp_metrics_sink {
                             const struct ltn_otlp_exp_histogram *p);
 };
 
+/* A look ahead for numbers whose attributes are known already. Called with the next n points of a
+ * metric (at most LTN_OTLP_AHEAD), with the sink's ctx and the attributes as raw bytes only (attrs
+ * empty), before on_number for any of them. Returns how many of them, from the first on, were
+ * taken: on_number is called with all of the one behind, then this again with the rest. Negative:
+ * an error. The raw bytes were not looked into: take a point only when they are those of one that
+ * on_number had. */
+#define LTN_OTLP_AHEAD 16
+typedef int ltn_otlp_numbers_raw_fn(void *ctx, const struct ltn_otlp_group *g,
+                                    const struct ltn_otlp_metric *m,
+                                    const struct ltn_otlp_number *p, size_t n);
+/* For all calls of ltn_otlp_metrics_read from now on; NULL: none. */
+void ltn_otlp_metrics_raw(struct ltn_otlp_reader *r, ltn_otlp_numbers_raw_fn *fn);
+
 /* Reads n bytes (an empty request is fine). *ret_counts is filled also on error. 0,
  * LTN_ERR_MALFORMED, LTN_ERR_DEPTH, LTN_ERR_COUNT, or what a callback returned. r is for one thread
  * at a time and may be used again at once. */

@@ -23,6 +23,8 @@
 #define LTN_OTLP_HTTP_METRICS "/v1/metrics"
 #define LTN_OTLP_HTTP_LOGS    "/v1/logs"
 
+enum ltn_otlp_signal { LTN_OTLP_METRICS, LTN_OTLP_LOGS, LTN_OTLP_TRACES };
+
 /* Flag of a data point: the series has ended here, the point carries no value. */
 #define LTN_OTLP_NO_RECORDED_VALUE 1u
 
@@ -137,6 +139,8 @@ enum ltn_otlp_temporality {
  * change when the group changes, so that a consumer may look a resource up once. */
 struct ltn_otlp_group {
     struct ltn_otlp_attrs resource;
+    struct ltn_otlp_str resource_raw; /* Resource as it came; p NULL: not in one piece, or none */
+    struct ltn_otlp_str scope_raw;    /* InstrumentationScope likewise */
     struct ltn_otlp_str resource_schema_url;
     struct ltn_otlp_str scope_name;
     struct ltn_otlp_str scope_version;
@@ -160,6 +164,9 @@ struct ltn_otlp_metric {
 /* What every data point has. Times are ns since 1970. */
 struct ltn_otlp_point {
     struct ltn_otlp_attrs attrs;
+    /* The attributes as they came, tags and lengths included: the same bytes mean the same
+     * attributes. p NULL: not to be had in one piece. Only of numbers. */
+    struct ltn_otlp_str raw;
     uint64_t start_ns; /* 0 unknown */
     uint64_t time_ns;
     uint32_t flags; /* LTN_OTLP_NO_RECORDED_VALUE */

@@ -40,6 +40,9 @@ struct ltn_otlp_reader {
     uint32_t scope_n;
     uint32_t metric_n;
     uint32_t record_n;
+    int (*on_numbers_raw)(void *ctx, const struct ltn_otlp_group *g,
+                          const struct ltn_otlp_metric *m, const struct ltn_otlp_number *p,
+                          size_t n);
 };
 
 /* Called for each Metric or LogRecord, with the cursor inside it. */
@@ -68,6 +71,9 @@ static inline struct ltn_otlp_attrs ltn_otlp_attrs_view(const struct ltn_otlp_at
 {
     return (struct ltn_otlp_attrs){set->items, set->n};
 }
+
+/* Fields of the NumberDataPoint under c into *n (zeros), its attributes only as raw bytes. */
+int ltn_otlp_number_scan(struct ltn_pb_cur c, struct ltn_otlp_number *n) ltn_must_check;
 
 /* Decodes the KeyValue in field f of c into the set. Too many, and references to a string table,
  * mark the set as rejected. */

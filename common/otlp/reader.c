@@ -139,13 +139,27 @@ static int read_scope(struct ltn_otlp_reader *r, struct ltn_pb_cur c)
 
 typedef int piece_fn(struct ltn_otlp_reader *r, struct ltn_pb_cur c);
 
+/* What a group says of itself besides its members. */
+struct heading {
+    piece_fn *piece;
+    struct ltn_otlp_str *raw, *schema_url;
+};
+
+static void note_raw(struct ltn_otlp_str *raw, const struct ltn_pb_field *f, size_t *pieces)
+{
+    bool only = (*pieces)++ == 0;
+    *raw = (struct ltn_otlp_str){only ? (const char *)f->data : NULL, only ? (size_t)f->value : 0};
+}
+
 /* First pass over a resource or scope group: what describes it, wherever it stands. Field 1 is
  * Resource or InstrumentationScope, field 3 the schema address. */
-static int read_heading(struct ltn_otlp_reader *r, struct ltn_pb_cur c, piece_fn *piece,
-                        struct ltn_otlp_str *schema_url)
+static int read_heading(struct ltn_otlp_reader *r, struct ltn_pb_cur c, const struct heading *h)
 {
     struct ltn_pb_field f;
+    size_t pieces = 0;
     int rc;
+    *h->raw = (struct ltn_otlp_str){NULL, 0};
+    *h->schema_url = (struct ltn_otlp_str){"", 0};
     while ((rc = ltn_pb_next(&c, &f)) > 0) {
         if (f.type != LTN_PB_LEN) {
             continue;
@@ -153,11 +167,12 @@ static int read_heading(struct ltn_otlp_reader *r, struct ltn_pb_cur c, piece_fn
         if (f.number == 1) {
             struct ltn_pb_cur sub;
             rc = ltn_pb_enter(&c, &f, &sub);
-            if (rc < 0 || (rc = piece(r, sub)) < 0) {
+            if (rc < 0 || (rc = h->piece(r, sub)) < 0) {
                 return rc;
             }
+            note_raw(h->raw, &f, &pieces);
         } else if (f.number == 3) {
-            *schema_url = ltn_otlp_field_str(&f);
+            *h->schema_url = ltn_otlp_field_str(&f);
         }
     }
     return rc;
@@ -173,9 +188,9 @@ static int read_scope_group(struct ltn_otlp_reader *r, struct ltn_pb_cur c, ltn_
         return rc;
     }
     g->scope_index = r->scope_n++;
-    g->scope_name = g->scope_version = g->scope_schema_url = (struct ltn_otlp_str){"", 0};
+    g->scope_name = g->scope_version = (struct ltn_otlp_str){"", 0};
     ltn_otlp_attrs_reset(&r->scope);
-    rc = read_heading(r, c, read_scope, &g->scope_schema_url);
+    rc = read_heading(r, c, &(struct heading){read_scope, &g->scope_raw, &g->scope_schema_url});
     if (rc < 0) {
         return rc;
     }
@@ -203,9 +218,9 @@ static int read_resource_group(struct ltn_otlp_reader *r, struct ltn_pb_cur c,
         return rc;
     }
     g->resource_index = r->resource_n++;
-    g->resource_schema_url = (struct ltn_otlp_str){"", 0};
     ltn_otlp_attrs_reset(&r->resource);
-    rc = read_heading(r, c, read_resource, &g->resource_schema_url);
+    rc = read_heading(r, c,
+                      &(struct heading){read_resource, &g->resource_raw, &g->resource_schema_url});
     if (rc < 0) {
         return rc;
     }

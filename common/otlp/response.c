@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "otlp/response.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "otlp/pb_read.h"
 #include "otlp/pb_write.h"
@@ -54,6 +57,49 @@ int ltn_otlp_response_write(struct ltn_buf *out, uint64_t rejected, const char *
     }
     ltn_otlp_put_text_opt(out, 2, text);
     ltn_pb_close(out, mark);
+    return finish(out, start);
+}
+
+static const char *rejected_member(enum ltn_otlp_signal signal)
+{
+    switch (signal) {
+    case LTN_OTLP_METRICS:
+        return "rejectedDataPoints";
+    case LTN_OTLP_LOGS:
+        return "rejectedLogRecords";
+    case LTN_OTLP_TRACES:
+        break;
+    }
+    return "rejectedSpans";
+}
+
+int ltn_otlp_response_json(struct ltn_buf *out, enum ltn_otlp_signal signal, uint64_t rejected,
+                           const char *message)
+{
+    struct ltn_otlp_str text = cut(message);
+    struct ltn_json j;
+    if (ltn_buf_error(out) != 0) {
+        return ltn_buf_error(out);
+    }
+    size_t start = out->len;
+    ltn_json_init(&j, out);
+    ltn_json_open_object(&j);
+    if (rejected > 0 || text.n > 0) {
+        ltn_json_key(&j, "partialSuccess");
+        ltn_json_open_object(&j);
+        if (rejected > 0) { /* 64-bit numbers are text in the JSON form of protobuf */
+            char number[24];
+            (void)snprintf(number, sizeof(number), "%" PRIu64,
+                           rejected <= INT64_MAX ? rejected : (uint64_t)INT64_MAX);
+            ltn_json_kv_str(&j, rejected_member(signal), number);
+        }
+        if (text.n > 0) {
+            ltn_json_key(&j, "errorMessage");
+            ltn_json_strn(&j, text.p, text.n);
+        }
+        ltn_json_close_object(&j);
+    }
+    ltn_json_close_object(&j);
     return finish(out, start);
 }
 

@@ -22,6 +22,10 @@
 int ltn_otlp_response_write(struct ltn_buf *out, uint64_t rejected,
                             const char *message) ltn_must_check;
 
+/* The same as JSON text, whose member for the number depends on the signal: {} on full success. */
+int ltn_otlp_response_json(struct ltn_buf *out, enum ltn_otlp_signal signal, uint64_t rejected,
+                           const char *message) ltn_must_check;
+
 /* google.rpc.Status, the body of HTTP errors and of grpc-status-details-bin. With retry_ns > 0 it
  * carries a RetryInfo detail. code is a gRPC status (0..16), message may be NULL. */
 int ltn_otlp_status_write(struct ltn_buf *out, int code, const char *message,

@@ -34,7 +34,7 @@ def test_hostile_bodies(collector):
             status, _, _ = collector.post(path, body)
             assert status in (200, 400), (path, body[:20], status)
         assert collector.post(path, b"") == (200, collector.post(path, b"")[1], b"")
-        assert collector.post(path, b"{}", {"Content-Type": "application/json"})[0] == 415
+        assert collector.post(path, b"{}", {"Content-Type": "text/json"})[0] == 415
         assert collector.post(path, b"", {"Content-Type": "application/grp"})[0] == 415
         assert collector.post(path, b"not gzip", {"Content-Encoding": "gzip"})[0] == 400
     assert collector.post("/v1/nothing", b"")[0] == 404
@@ -42,7 +42,7 @@ def test_hostile_bodies(collector):
     assert collector.post("/v1/metrics", bomb, {"Content-Encoding": "gzip"})[0] in (400, 413)
     with socket.create_connection(("127.0.0.1", collector.port), timeout=10) as c:
         c.sendall(b"POST /v1/metrics HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\n"
-                  b"Content-Length: 17825792\r\n\r\n")
+                  b"Content-Length: 67108865\r\n\r\n")
         assert c.recv(4096).startswith(b"HTTP/1.1 413 ")
     with collector.channel() as channel:
         with pytest.raises(grpc.RpcError) as e:
@@ -149,7 +149,7 @@ def test_foreign_clients_are_exposed_within_limits(procs, tmp_path):
     q.duration("latency", [1, 2], 0, 0, 3.0)
     q.gauge("lanterne.straggler", "", 1.0, rank="9")
     status, _, body = collector.post("/v1/metrics", q.bytes())
-    assert (status, body) == (200, b"")
+    assert (status, cu.partial(body)) == (200, (1, "metric has another type here, or a reserved name"))
     _, headers, text = harness.http_get(collector.url("/metrics"))
     text = text.decode()
     assert headers.get("Content-Type", headers.get("content-type")).startswith("text/plain; version=0.0.4")

@@ -14,6 +14,7 @@
 #define END_NS 1700000010000000000ULL
 
 static struct ltn_buf body;
+static struct ltn_series *series; /* of the test at work */
 static struct ltn_otlp_metrics_writer w;
 
 static void begin(void)
@@ -76,13 +77,47 @@ static void op_number(const char *name, double v)
 
 static struct ltn_decode_result decode(void)
 {
-    struct ltn_decoder *d = ltn_decoder_new();
+    struct ltn_decoder *d = ltn_decoder_new(series);
     struct ltn_decode_result r;
     assert_int_equal(ltn_otlp_metrics_end(&w), 0);
     assert_int_equal(ltn_decode_metrics(d, body.data, body.len, END_NS + 5, &r), 0);
     ltn_decoder_free(d);
     ltn_buf_done(&body);
     return r;
+}
+
+static char *render(void)
+{
+    struct ltn_buf b;
+    struct ltn_prom p;
+    ltn_buf_init(&b, 1 << 24);
+    ltn_prom_begin(&p, &b, LTN_PROM_TEXT);
+    ltn_series_write(series, &p);
+    ltn_prom_end(&p);
+    return ltn_buf_steal(&b, &(size_t){0});
+}
+
+static void shows(const char *line)
+{
+    char *text = render();
+    assert_non_null(text);
+    if (strstr(text, line) == NULL)
+        fail_msg("no %s in\n%s", line, text);
+    free(text);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    series = ltn_series_new(NULL);
+    return series != NULL ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    ltn_series_free(series);
+    return 0;
 }
 
 static void steps_and_their_parts(void **state)
@@ -111,7 +146,7 @@ static void steps_and_their_parts(void **state)
     struct ltn_decode_result r = decode();
     struct ltn_update *u = r.update;
     assert_int_equal(u->resource_count, 1);
-    assert_int_equal(u->point_count, 0); /* nothing of a process becomes a series */
+    assert_int_equal(r.samples, 0); /* nothing of a process becomes a series */
     const struct ltn_update_resource *p = u->resources;
     assert_string_equal(p->node, "node?-1");
     assert_true(p->is_process && p->has_sequence);
@@ -202,14 +237,9 @@ static void nodes_gpus_and_series(void **state)
     assert_true(first->utilization < 0);
     assert_string_equal(n->health.drops->reason, "ring_full");
     assert_int_equal(n->health.drops->count, 5);
-    assert_int_equal(r.update->point_count, 44);
-    const struct ltn_series_point *s = NULL;
-    for (const struct ltn_update_point *p = r.update->points; p != NULL; p = p->next)
-        if (strcmp(p->series.family, "lanterne_gpu_clock_frequency") == 0)
-            s = &p->series;
-    assert_non_null(s);
-    assert_string_equal(
-        s->labels, "instance=\"node?-1\",job=\"lanterne-agent\",node=\"node?-1\",hw_id=\"GPU-1\"");
+    assert_int_equal(r.samples, 44);
+    shows("lanterne_gpu_clock_frequency{instance=\"node?-1\",job=\"lanterne-agent\","
+          "node=\"node?-1\",hw_id=\"GPU-1\"} 1200000000\n");
     ltn_update_free(r.update);
 }
 
@@ -220,7 +250,7 @@ static void broken_requests_leave_nothing(void **state)
     process();
     op_number("gpu.cuda.operation.count", 1000);
     assert_int_equal(ltn_otlp_metrics_end(&w), 0);
-    struct ltn_decoder *d = ltn_decoder_new();
+    struct ltn_decoder *d = ltn_decoder_new(series);
     struct ltn_decode_result r;
     size_t bad = 0;
     for (size_t cut = 1; cut < body.len; cut++) {
@@ -270,7 +300,7 @@ static void incidents(void **state)
     log.attrs.n = 0;
     assert_int_equal(ltn_otlp_logs_record(&l, &log), 0);
     assert_int_equal(ltn_otlp_logs_end(&l), 0);
-    struct ltn_decoder *d = ltn_decoder_new();
+    struct ltn_decoder *d = ltn_decoder_new(series);
     assert_int_equal(ltn_decode_logs(d, b.data, b.len, 9, &r), 0);
     assert_int_equal(r.accepted, 1);
     assert_int_equal(r.rejected, 2);
@@ -295,16 +325,205 @@ static void spans_are_counted(void **state)
     assert_int_equal(ltn_decode_count_spans(two, sizeof(two) - 1, &n), LTN_ERR_MALFORMED);
 }
 
+/* ---- any client ---- */
+
+static void client(const char *name)
+{
+    const struct ltn_otlp_attr a[] = {ltn_otlp_attr_str("service.name", name),
+                                      ltn_otlp_attr_str("service.instance.id", "i"),
+                                      ltn_otlp_attr_str("zone", "z")};
+    assert_int_equal(ltn_otlp_metrics_resource(&w, (struct ltn_otlp_attrs){a, 3}), 0);
+    assert_int_equal(ltn_otlp_metrics_scope(&w, "lib", "1"), 0);
+}
+
+struct given {
+    const char *first, *second; /* attributes a and b, in the order of the letters */
+    double value;
+    uint64_t start_ns, time_ns;
+    uint32_t flags;
+    bool swapped;
+};
+
+static void metric(enum ltn_otlp_kind kind, enum ltn_otlp_temporality temporality)
+{
+    const struct ltn_otlp_metric m = {.name = ltn_otlp_str("calls"),
+                                      .kind = kind,
+                                      .temporality = temporality,
+                                      .monotonic = kind == LTN_OTLP_SUM};
+    assert_int_equal(ltn_otlp_metrics_metric(&w, &m), 0);
+}
+
+static void given(const struct given *g)
+{
+    struct ltn_otlp_attr a[2] = {ltn_otlp_attr_str("a", g->first),
+                                 ltn_otlp_attr_str("b", g->second)};
+    if (g->swapped) {
+        struct ltn_otlp_attr first = a[0];
+        a[0] = a[1];
+        a[1] = first;
+    }
+    const struct ltn_otlp_number p = {.point = {.attrs = {a, 2},
+                                                .start_ns = g->start_ns,
+                                                .time_ns = g->time_ns,
+                                                .flags = g->flags},
+                                      .type = LTN_OTLP_DOUBLE,
+                                      .d = g->value};
+    assert_int_equal(ltn_otlp_metrics_number(&w, &p), 0);
+}
+
+static struct ltn_decode_result taken(void)
+{
+    struct ltn_decode_result r = decode();
+    ltn_update_free(r.update);
+    return r;
+}
+
+static void attributes_in_any_order_are_one_series(void **state)
+{
+    struct ltn_series_stats st;
+    (void)state;
+    for (uint64_t t = 1; t <= 6; t++) {
+        begin();
+        client("s");
+        metric(LTN_OTLP_GAUGE, 0);
+        given(&(struct given){"1", "2", (double)t, 0, t, 0, t % 2 == 0});
+        given(&(struct given){"2", "1", -(double)t, 0, t, 0, t % 2 == 0});
+        struct ltn_decode_result r = taken();
+        assert_int_equal(r.accepted, 2);
+        assert_int_equal(r.samples, 3); /* and target_info */
+    }
+    ltn_series_stats(series, &st);
+    assert_int_equal(st.series, 3);
+    assert_int_equal(st.new_keys, 5); /* labels were made no more often */
+    shows("calls{instance=\"i\",job=\"s\",otel_scope_name=\"lib\",a=\"1\",b=\"2\"} 6\n");
+    shows("calls{instance=\"i\",job=\"s\",otel_scope_name=\"lib\",a=\"2\",b=\"1\"} -6\n");
+    shows("target_info{instance=\"i\",job=\"s\",zone=\"z\"} 1\n");
+}
+
+/* The same bytes of attributes under another resource, scope, metric or kind are other series. */
+static void keys_know_where_they_stand(void **state)
+{
+    struct ltn_series_stats st;
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        begin();
+        client("s");
+        metric(LTN_OTLP_GAUGE, 0);
+        given(&(struct given){"1", "2", 1, 0, 1, 0, false});
+        metric(LTN_OTLP_SUM, LTN_OTLP_CUMULATIVE);
+        given(&(struct given){"1", "2", 2, 0, 1, 0, false});
+        client("other");
+        metric(LTN_OTLP_GAUGE, 0);
+        given(&(struct given){"1", "2", 3, 0, 1, 0, false});
+        assert_int_equal(ltn_otlp_metrics_scope(&w, "lib2", "1"), 0);
+        metric(LTN_OTLP_GAUGE, 0);
+        given(&(struct given){"1", "2", 4, 0, 1, 0, false});
+        (void)taken();
+    }
+    ltn_series_stats(series, &st);
+    assert_int_equal(st.series, 4 + 2);
+    shows("calls{instance=\"i\",job=\"s\",otel_scope_name=\"lib\",a=\"1\",b=\"2\"} 1\n");
+    shows("calls_total{instance=\"i\",job=\"s\",otel_scope_name=\"lib\",a=\"1\",b=\"2\"} 2\n");
+    shows("calls{instance=\"i\",job=\"other\",otel_scope_name=\"lib\",a=\"1\",b=\"2\"} 3\n");
+    shows("calls{instance=\"i\",job=\"other\",otel_scope_name=\"lib2\",a=\"1\",b=\"2\"} 4\n");
+}
+
+static void what_cannot_be_taken_is_rejected_by_the_point(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 2; round++) { /* also when the series is known */
+        uint64_t t = (uint64_t)round * 10;
+        begin();
+        client("s");
+        metric(LTN_OTLP_SUM, LTN_OTLP_CUMULATIVE);
+        given(&(struct given){"1", "2", 1, 0, t + 1, 0, false});
+        given(&(struct given){"1", "2", (double)NAN, 0, t + 2, 0, false});
+        given(&(struct given){"1", "3", (double)NAN, 0, t + 2, 0, false});
+        metric(LTN_OTLP_SUM, LTN_OTLP_TEMPORALITY_UNSPECIFIED);
+        given(&(struct given){"1", "2", 9, 0, t + 3, 0, false});
+        given(&(struct given){"4", "2", 9, 0, t + 3, 0, false});
+        struct ltn_decode_result r = taken();
+        assert_int_equal(r.accepted, 1);
+        assert_int_equal(r.rejected, 4);
+        assert_non_null(r.message);
+    }
+    shows("calls_total{instance=\"i\",job=\"s\",otel_scope_name=\"lib\",a=\"1\",b=\"2\"} 1\n");
+    char *text = render();
+    assert_null(strstr(text, "NaN"));
+    free(text);
+}
+
+static void deltas_add_up_once(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        begin();
+        client("s");
+        metric(LTN_OTLP_SUM, LTN_OTLP_DELTA);
+        given(&(struct given){"1", "2", 5, 10, 20, 0, false});
+        given(&(struct given){"1", "2", 7, 20, 30, 0, round == 1});
+        (void)taken();
+    }
+    shows("calls_total{instance=\"i\",job=\"s\",otel_scope_name=\"lib\",a=\"1\",b=\"2\"} 12\n");
+}
+
+static void no_recorded_value_ends_a_series(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        begin();
+        client("s");
+        metric(LTN_OTLP_GAUGE, 0);
+        given(&(struct given){"1", "2", 5, 0, 20 + (uint64_t)round, (uint32_t)round, false});
+        struct ltn_decode_result r = taken();
+        assert_int_equal(r.accepted, 1);
+    }
+    char *text = render();
+    assert_null(strstr(text, "calls"));
+    free(text);
+}
+
+static void a_broken_request_changes_no_series(void **state)
+{
+    (void)state;
+    for (uint64_t t = 1; t <= 2; t++) {
+        begin();
+        client("s");
+        metric(LTN_OTLP_GAUGE, 0);
+        given(&(struct given){"1", "2", (double)t, 0, t, 0, false});
+        if (t == 1)
+            (void)taken();
+    }
+    struct ltn_decoder *d = ltn_decoder_new(series);
+    struct ltn_decode_result r;
+    assert_int_equal(ltn_otlp_metrics_end(&w), 0);
+    assert_int_equal(ltn_buf_puts(&body, "\x0a\x7f"), 0); /* a resource group that is cut short */
+    assert_int_equal(ltn_decode_metrics(d, body.data, body.len, END_NS, &r), LTN_ERR_MALFORMED);
+    assert_null(r.update);
+    ltn_decoder_free(d);
+    ltn_buf_done(&body);
+    shows("a=\"1\",b=\"2\"} 1\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_and_their_parts),
-        cmocka_unit_test(implausible_times_are_rejected_and_counted),
-        cmocka_unit_test(a_window_without_self_time_is_no_rank_window),
-        cmocka_unit_test(nodes_gpus_and_series),
-        cmocka_unit_test(broken_requests_leave_nothing),
-        cmocka_unit_test(incidents),
-        cmocka_unit_test(spans_are_counted),
+        cmocka_unit_test_setup_teardown(steps_and_their_parts, setup, teardown),
+        cmocka_unit_test_setup_teardown(implausible_times_are_rejected_and_counted, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_window_without_self_time_is_no_rank_window, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(nodes_gpus_and_series, setup, teardown),
+        cmocka_unit_test_setup_teardown(broken_requests_leave_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(incidents, setup, teardown),
+        cmocka_unit_test_setup_teardown(spans_are_counted, setup, teardown),
+        cmocka_unit_test_setup_teardown(attributes_in_any_order_are_one_series, setup, teardown),
+        cmocka_unit_test_setup_teardown(keys_know_where_they_stand, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_cannot_be_taken_is_rejected_by_the_point, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(deltas_add_up_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_recorded_value_ends_a_series, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_broken_request_changes_no_series, setup, teardown),
     };
     return LTN_RUN_TESTS(tests);
 }

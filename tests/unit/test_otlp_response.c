@@ -122,12 +122,38 @@ static void test_ceiling(void **state)
     ltn_buf_done(&b);
 }
 
+static void test_json(void **state)
+{
+    (void)state;
+    struct ltn_buf b;
+    ltn_buf_init(&b, 200);
+    assert_int_equal(ltn_otlp_response_json(&b, LTN_OTLP_METRICS, 0, NULL), 0);
+    assert_int_equal(ltn_otlp_response_json(&b, LTN_OTLP_LOGS, 0, ""), 0);
+    assert_string_equal(ltn_buf_str(&b), "{}{}");
+    ltn_buf_reset(&b);
+    assert_int_equal(ltn_otlp_response_json(&b, LTN_OTLP_METRICS, 3, "a \"b\"\xff"), 0);
+    assert_string_equal(ltn_buf_str(&b), "{\"partialSuccess\":{\"rejectedDataPoints\":\"3\","
+                                         "\"errorMessage\":\"a \\\"b\\\"\xef\xbf\xbd\"}}");
+    ltn_buf_reset(&b);
+    assert_int_equal(ltn_otlp_response_json(&b, LTN_OTLP_LOGS, 0, "warning"), 0);
+    assert_string_equal(ltn_buf_str(&b), "{\"partialSuccess\":{\"errorMessage\":\"warning\"}}");
+    ltn_buf_reset(&b);
+    assert_int_equal(ltn_otlp_response_json(&b, LTN_OTLP_TRACES, UINT64_MAX, NULL), 0);
+    assert_string_equal(ltn_buf_str(&b),
+                        "{\"partialSuccess\":{\"rejectedSpans\":\"9223372036854775807\"}}");
+    ltn_buf_done(&b);
+    ltn_buf_init(&b, 20);
+    assert_int_equal(ltn_otlp_response_json(&b, LTN_OTLP_LOGS, 1, "x"), LTN_ERR_TOO_LARGE);
+    assert_int_equal(b.len, 0);
+    ltn_buf_done(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_response), cmocka_unit_test(test_message_cut),
-        cmocka_unit_test(test_status),   cmocka_unit_test(test_status_hostile),
-        cmocka_unit_test(test_ceiling),
+        cmocka_unit_test(test_json),           cmocka_unit_test(test_response),
+        cmocka_unit_test(test_message_cut),    cmocka_unit_test(test_status),
+        cmocka_unit_test(test_status_hostile), cmocka_unit_test(test_ceiling),
     };
     return cmocka_run_group_tests_name("otlp_response", tests, NULL, NULL);
 }
