@@ -21,6 +21,7 @@ PATHS = ("/v1/metrics", "/v1/logs", "/v1/traces")
 # is a warning without rejections, a number is that many rejected.
 ANSWERS = {
     "empty": ("{}", "{}", "{}"),
+    "exp-scale-20": ("{}", "warn", "warn"),
     "garbage-traces": (400, 400, 400),
     "logs-no-resource": ("warn", 1, "warn"),
     "u64-negative": (400, "warn", "warn"),
