@@ -134,5 +134,9 @@ int ltn_load_series(struct ltn_writer *w, uint64_t now_ns)
             break;
     }
     ltn_stmt_reset(st);
+    if (rc == LTN_ERR_CORRUPT) { /* what could be read is better than nothing: written anew */
+        w->series_anew = true;
+        rc = 0;
+    }
     return rc == 0 ? ltn_series_load_end(w->series, now_ns) : rc;
 }
