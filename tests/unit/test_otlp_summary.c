@@ -182,14 +182,6 @@ static void reads_exemplars(void **state)
     ltn_buf_done(&b);
 }
 
-/* Opens an attribute whose value follows. */
-static size_t open_value(struct ltn_buf *b, size_t *kv)
-{
-    *kv = ltn_pb_open(b, 7);
-    ltn_pb_put_str_field(b, 1, "a");
-    return ltn_pb_open(b, 2);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
