@@ -497,7 +497,7 @@ static void put_series(struct expo *e)
     labelled(e, "kind", "histogram", hist.taken);
     labelled(e, "kind", "new_key", st.new_keys);
     labelled(e, "kind", "ended", st.ended);
-    labelled(e, "kind", "delta_gap", st.delta_gaps);
+    labelled(e, "kind", "delta_gap", st.delta_gaps + hist.gaps);
     labelled(e, "kind", "delta_overlap", st.delta_overlaps + hist.overlaps);
     labelled(e, "kind", "restored", st.restored);
     labelled(e, "kind", "damaged", st.damaged);

@@ -338,8 +338,13 @@ static bool wanted(const struct ltn_hist *h, const struct ltn_hist_point *p, boo
         *ret_fate = p->delta || p->count >= h->count ? LTN_HIST_TAKEN : LTN_HIST_OLD;
     } else if (p->delta && p->time_ns != 0) {
         bool late = p->time_ns <= h->time_ns || (p->start_ns != 0 && p->start_ns < h->start_ns);
+        bool gap = p->start_ns > h->time_ns && h->time_ns != 0;
         bool overlap = p->start_ns != 0 && p->start_ns < h->time_ns;
-        *ret_fate = late ? LTN_HIST_OLD : overlap ? LTN_HIST_OVERLAP : LTN_HIST_TAKEN;
+        *ret_fate = late      ? LTN_HIST_OLD
+                    : gap     ? LTN_HIST_GAP
+                    : overlap ? LTN_HIST_OVERLAP
+                              : LTN_HIST_TAKEN;
+        *ret_sum_up = !gap;
     } else if (!p->delta && p->time_ns < h->time_ns) {
         *ret_fate = LTN_HIST_OLD;
     }

@@ -63,16 +63,17 @@ void ltn_hist_free(struct ltn_hist *h);
 enum ltn_hist_fate {
     LTN_HIST_TAKEN = 0,
     LTN_HIST_OLD,     /* ignored: late, or delivered before */
+    LTN_HIST_GAP,     /* taken; a delta behind a gap, with which the sum begins anew */
     LTN_HIST_OVERLAP, /* taken, though its time overlaps what is there: a second writer? */
     LTN_HIST_REFUSED, /* ignored: too many bounds, an impossible scale or run */
     LTN_HIST_NO_ROOM, /* ignored: for want of memory (of ltn_hist_take only) */
 };
 
 /* Takes a point in. A cumulative one replaces what is there unless it is older. A delta one is
- * added; one that ends no later than the last, or begins before the first, is ignored; a gap before
- * it is no loss; other bounds than before start anew. mixed: points of many series come here (the
- * overflow series): deltas are added whatever their times, of cumulative ones the highest count
- * stays. *ret_fate is set on success. 0 or -ENOMEM (unchanged then). */
+ * added; one that ends no later than the last, or begins before the first, is ignored; behind a
+ * gap, and with other bounds than before, the sum begins anew. mixed: points of many series come
+ * here (the overflow series): deltas are added whatever their times, of cumulative ones the highest
+ * count stays. *ret_fate is set on success. 0 or -ENOMEM (unchanged then). */
 int ltn_hist_set(struct ltn_hist *h, const struct ltn_hist_point *p, bool mixed,
                  enum ltn_hist_fate *ret_fate) ltn_must_check;
 

@@ -147,6 +147,11 @@ int ltn_hist_attach(struct ltn_series *s, size_t max_bytes)
 
 /* ---- points ---- */
 
+static bool was_taken(enum ltn_hist_fate fate)
+{
+    return fate == LTN_HIST_TAKEN || fate == LTN_HIST_GAP || fate == LTN_HIST_OVERLAP;
+}
+
 /* What has grown is not let grow on when there is no room; what is there may be set anew. */
 static bool has_room(const struct families *a, const struct ltn_hist *h,
                      const struct ltn_hist_point *p)
@@ -172,14 +177,15 @@ static int take(struct families *a, void **at, const char *family, const struct 
     a->stats.bytes -= ltn_hist_bytes(o->h);
     int rc = ltn_hist_set(o->h, p, overflow, fate);
     a->stats.bytes += ltn_hist_bytes(o->h);
-    if (rc == 0 && (*fate == LTN_HIST_TAKEN || *fate == LTN_HIST_OVERLAP))
+    if (rc == 0 && was_taken(*fate))
         need(o->family, o->h);
     return rc;
 }
 
 static void count(struct ltn_hist_stats *st, enum ltn_hist_fate fate)
 {
-    st->taken += fate == LTN_HIST_TAKEN || fate == LTN_HIST_OVERLAP ? 1 : 0;
+    st->taken += was_taken(fate) ? 1 : 0;
+    st->gaps += fate == LTN_HIST_GAP ? 1 : 0;
     st->late += fate == LTN_HIST_OLD ? 1 : 0;
     st->overlaps += fate == LTN_HIST_OVERLAP ? 1 : 0;
     st->refused += fate == LTN_HIST_REFUSED ? 1 : 0;
@@ -204,7 +210,7 @@ int ltn_hist_take(struct ltn_series *s, ltn_series_ref ref, const char *family,
         fate = LTN_HIST_OLD;
     if (rc == 0) {
         count(&a->stats, fate);
-        if (fate == LTN_HIST_TAKEN || fate == LTN_HIST_OVERLAP)
+        if (was_taken(fate))
             ltn_series_touch(s, ref, time_ns, p == NULL, now_ns);
     }
     ltn_series_unlock(s);

@@ -21,6 +21,7 @@ int ltn_hist_attach(struct ltn_series *s, size_t max_bytes) ltn_must_check;
 #define LTN_HIST_COUNTERS(X)                                                                       \
     X(taken, "points of histograms and summaries taken")                                           \
     X(late, "late, or delivered before")                                                           \
+    X(gaps, "deltas behind a gap, with which a sum began anew")                                    \
     X(overlaps, "taken, though their time overlaps that of another")                               \
     X(refused, "too many bounds, an impossible scale or place")                                    \
     X(no_room, "their states would need more memory than there is for them")

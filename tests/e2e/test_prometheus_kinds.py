@@ -457,3 +457,28 @@ def test_slow_scrapers_are_bounded(procs, tmp_path):
     assert c.metric("lanterne_collector_scrapes_total", outcome="cut") >= 16
     assert c.metric("lanterne_collector_scrapes_total", outcome="refused") >= 1
     assert c.metric("lanterne_collector_scrapes_total", outcome="complete") >= 1
+
+
+def test_hostile_bytes_and_like_resources(procs, tmp_path):
+    """Invalid UTF-8 in names, keys, values and descriptions; the same series from two resources."""
+    c = cu.Collector(procs, tmp_path).start()
+    d = Doc(job="shBADop", tag="vBADv")
+    d.scope.scope.name = "liBADb"
+    d.number("nBADn", "uBADu", 1.0, k="vBADv", **{"kBADk": "w"})
+    d.histogram("hBADh", [1.0], [1, 1], 1.0, k="\nBAD\"").MergeFromString(exemplar(8, 0.5, k="vBADv"))
+    assert c.post("/v1/metrics", d.bytes().replace(b"BAD", b"\xff\xc0\xa7"))[0] == 200
+    for instance in ("i-1", "i-2"):
+        d = Doc(instance=instance)
+        d.number("same", "", 5.0, a="b", job="theirs")
+        assert c.post("/v1/metrics", d.bytes())[0] == 200
+    _, text = scrape(c)
+    plain, strict = samples(parse_text(text)), samples(parse_openmetrics(scrape(c, OPENMETRICS)[1]))
+    for got in (plain, strict):
+        same = sorted(dict(l)["instance"] for (n, l), v in got.items() if n == "same" and v == 5)
+        assert same == ["i-1", "i-2"]
+        assert [dict(l)["exported_job"] for (n, l) in got if n == "same"] == ["theirs"] * 2
+        bad = [dict(l) for (n, l) in got if n == "n_n_u_u"]
+        assert len(bad) == 1 and bad[0]["k"] == "v???v" and bad[0]["k_k"] == "w" and bad[0]["job"] == "sh???op", bad
+    harness.require_command("promtool")
+    r = subprocess.run(["promtool", "check", "metrics"], input=text.encode(), capture_output=True, check=False)
+    assert r.returncode in (0, 3), r.stdout + r.stderr

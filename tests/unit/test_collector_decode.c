@@ -607,6 +607,33 @@ static void histograms_have_so_much_memory(void **state)
     ltn_series_free(small);
 }
 
+/* Beyond the ceiling one histogram stands for the others: the sum of deltas. */
+static void histograms_overflow(void **state)
+{
+    (void)state;
+    static const uint64_t counts[] = {1, 2, 3};
+    const struct ltn_series_opts opts = {.max_per_family = 2};
+    struct ltn_series_stats st;
+    ltn_series_free(series);
+    series = ltn_series_new(&opts);
+    assert_int_equal(ltn_hist_attach(series, 0), 0);
+    for (int i = 0; i < 5; i++) {
+        char name[8];
+        (void)snprintf(name, sizeof(name), "s%d", i);
+        begin();
+        client(name);
+        histogram(LTN_OTLP_DELTA, 10, 20, counts, 0);
+        struct ltn_decode_result r = taken();
+        assert_int_equal(r.accepted, 1);
+        assert_int_equal(r.rejected, 0);
+    }
+    ltn_series_stats(series, &st);
+    assert_true(st.overflowed >= 3); /* and of target_info */
+    shows("wait_seconds_count{otel_metric_overflow=\"true\"} 18\n");
+    shows("wait_seconds_bucket{otel_metric_overflow=\"true\",le=\"0.1\"} 3\n");
+    shows("job=\"s1\",otel_scope_name=\"lib\",otel_scope_version=\"1\",a=\"1\",le=\"0.1\"} 1\n");
+}
+
 /* One resource may describe itself anew; of one job and instance there is one target_info. */
 static void one_target_info(void **state)
 {
@@ -668,6 +695,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(histograms_are_series, setup, teardown),
         cmocka_unit_test_setup_teardown(families_keep_the_names_of_their_samples, setup, teardown),
         cmocka_unit_test_setup_teardown(histograms_have_so_much_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(histograms_overflow, setup, teardown),
         cmocka_unit_test_setup_teardown(one_target_info, setup, teardown),
         cmocka_unit_test_setup_teardown(keys_know_where_they_stand, setup, teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_taken_is_rejected_by_the_point, setup,

@@ -3,12 +3,13 @@
 #include "cmocka_all.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/attr.h"
-#include "prom/hist.h"
+#include "prom/hist_state.h"
 
 static enum ltn_hist_fate fate;
 
@@ -99,9 +100,14 @@ static void deltas_add_up_once(void **state)
     set(h, &p); /* from before it began */
     assert_int_equal(fate, LTN_HIST_OLD);
     assert_non_null(strstr(text_of(h), "x_bucket{le=\"2.0\"} 6\nx_bucket{le=\"+Inf\"} 14\n"));
-    p.start_ns = 50; /* behind a gap */
+    p.start_ns = 30;
+    p.time_ns = 45;
+    set(h, &p);
+    p.start_ns = 50; /* behind a gap: anew */
     p.time_ns = 60;
     set(h, &p);
+    assert_int_equal(fate, LTN_HIST_GAP);
+    assert_non_null(strstr(text_of(h), "x_count 7\n"));
     p.start_ns = 55; /* overlaps */
     p.time_ns = 70;
     set(h, &p);
@@ -109,7 +115,7 @@ static void deltas_add_up_once(void **state)
     p.start_ns = 0; /* unknown */
     p.time_ns = 80;
     set(h, &p);
-    assert_non_null(strstr(text_of(h), "x_sum 20\nx_count 35\n"));
+    assert_non_null(strstr(text_of(h), "x_sum 12\nx_count 21\n"));
     /* Other bounds cannot be added. */
     static const double others[] = {1, 2};
     p.bounds = others;
@@ -468,6 +474,74 @@ static void mixed_points_keep_the_most(void **state)
     ltn_hist_free(h);
 }
 
+/* ---- states in a table, under threads ---- */
+
+#define THREAD_SERIES 40
+#define THREAD_ROUNDS 300
+
+static void *takes(void *arg)
+{
+    struct ltn_series *s = arg;
+    const uint64_t counts[] = {1, 0, 2};
+    for (uint64_t round = 1; round <= THREAD_ROUNDS; round++) {
+        for (unsigned i = 0; i < THREAD_SERIES; i++) {
+            char labels[16];
+            ltn_series_ref ref = 0;
+            (void)snprintf(labels, sizeof(labels), "i=\"%u\"", i);
+            const struct ltn_series_desc d = {
+                .family = "x", .type = LTN_PROM_HISTOGRAM, .labels = labels, .state = true};
+            /* Their range grows all the time, and with it the bounds of the family. */
+            struct ltn_hist_point p =
+                exp_point((int)(i % 5), (int)round % 50 - (int)i, counts, 3, round);
+            p.delta = true;
+            ltn_series_lock(s);
+            if (ltn_series_resolve(s, &d, (struct ltn_series_key){0, 0}, round, &ref) != 0)
+                abort();
+            ltn_series_unlock(s);
+            if (ltn_hist_take(s, ref, "x", &p, round, round) != 0)
+                abort();
+        }
+    }
+    return NULL;
+}
+
+static void read_and_taken_at_once(void **state)
+{
+    (void)state;
+    struct ltn_series *s = ltn_series_new(NULL);
+    struct ltn_buf b, blob;
+    struct ltn_prom p;
+    struct ltn_hist_stats st;
+    pthread_t t;
+    assert_int_equal(ltn_hist_attach(s, 0), 0);
+    assert_int_equal(pthread_create(&t, NULL, takes, s), 0);
+    ltn_buf_init(&b, 1 << 24);
+    ltn_buf_init(&blob, 1 << 24);
+    do {
+        ltn_buf_reset(&b);
+        ltn_prom_begin(&p, &b, LTN_PROM_TEXT);
+        ltn_series_write(s, &p);
+        assert_int_equal(ltn_buf_error(&b), 0);
+        ltn_series_save_begin(s, true);
+        for (bool more = true; more; ltn_buf_reset(&blob))
+            more = ltn_series_save_next(s, &blob, 1 << 16);
+        ltn_series_save_end(s, true);
+        ltn_hist_stats(s, &st);
+    } while (st.taken < THREAD_SERIES * THREAD_ROUNDS);
+    assert_int_equal(pthread_join(t, NULL), 0);
+    ltn_buf_reset(&b);
+    ltn_prom_begin(&p, &b, LTN_PROM_TEXT);
+    ltn_series_write(s, &p);
+    for (unsigned i = 0; i < THREAD_SERIES; i++) {
+        char line[64];
+        (void)snprintf(line, sizeof(line), "x_count{i=\"%u\"} %u\n", i, 3 * THREAD_ROUNDS);
+        assert_non_null(strstr(ltn_buf_str(&b), line));
+    }
+    ltn_buf_done(&b);
+    ltn_buf_done(&blob);
+    ltn_series_free(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -484,6 +558,7 @@ int main(void)
         cmocka_unit_test(states_outlive_the_process),
         cmocka_unit_test(kept_deltas_go_on),
         cmocka_unit_test(mixed_points_keep_the_most),
+        cmocka_unit_test(read_and_taken_at_once),
     };
     return LTN_RUN_TESTS(tests);
 }
