@@ -520,7 +520,7 @@ static bool expect_name(SSL *ssl, const char *name)
         return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), name) == 1;
     }
     SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
-    /* SSL_set_tlsext_host_name(), without its cast. */
+    /* SSL_set_tlsext_host_name() without its cast, which drops const. */
     return SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
                     (void *)(uintptr_t)name) == 1 &&
            SSL_set1_host(ssl, name) == 1;
