@@ -46,16 +46,16 @@ static int by_name(const void *a, const void *b)
 static void value_text(const struct ltn_otlp_value *v, char out[LTN_LABELS_VALUE_BYTES])
 {
     struct ltn_buf b;
-    struct ltn_json j;
-    uint32_t cut = 0;
     bool bytes = v->type == LTN_OTLP_BYTES;
     if (!bytes && v->type != LTN_OTLP_ARRAY && v->type != LTN_OTLP_KVLIST) {
         (void)ltn_otlp_value_text(v, out, LTN_LABELS_VALUE_BYTES);
         return;
     }
     ltn_buf_init(&b, 2 * (size_t)LTN_LABELS_VALUE_BYTES);
+    struct ltn_json j;
+    uint32_t cut = 0;
     ltn_json_init(&j, &b);
-    (void)!ltn_otlp_value_json(&j, v, LTN_LABELS_VALUE_BYTES, &cut); /* what does not fit is cut */
+    (void)!ltn_otlp_value_json(&j, v, LTN_LABELS_VALUE_BYTES, &cut); /* what did not fit is cut */
     const char *text = ltn_buf_str(&b);
     size_t n = b.len;
     if (bytes && n >= 2) { /* without the quotes */

@@ -228,6 +228,21 @@ int ltn_gzip(const void *p, size_t n, struct ltn_buf *out)
     return rc;
 }
 
+int ltn_zstd(const void *p, size_t n, struct ltn_buf *out)
+{
+    size_t bound = ZSTD_compressBound(n);
+    uint8_t *dst = ltn_buf_reserve(out, bound);
+    if (dst == NULL) {
+        return ltn_buf_error(out);
+    }
+    size_t made = ZSTD_compress(dst, bound, p, n, ZSTD_LEVEL);
+    if (ZSTD_isError(made)) {
+        return -ENOMEM;
+    }
+    ltn_buf_commit(out, made);
+    return 0;
+}
+
 struct ltn_gzipper {
     z_stream gz;
 };
@@ -272,21 +287,6 @@ int ltn_gzipper_add(struct ltn_gzipper *z, const void *p, size_t n, bool end, st
     /* Z_BUF_ERROR: nothing more to do now. */
     bool fine = end ? rc == Z_STREAM_END : rc == Z_OK || rc == Z_BUF_ERROR;
     return fine ? 0 : LTN_ERR_INTERNAL;
-}
-
-int ltn_zstd(const void *p, size_t n, struct ltn_buf *out)
-{
-    size_t bound = ZSTD_compressBound(n);
-    uint8_t *dst = ltn_buf_reserve(out, bound);
-    if (dst == NULL) {
-        return ltn_buf_error(out);
-    }
-    size_t made = ZSTD_compress(dst, bound, p, n, ZSTD_LEVEL);
-    if (ZSTD_isError(made)) {
-        return -ENOMEM;
-    }
-    ltn_buf_commit(out, made);
-    return 0;
 }
 
 /* The quality of one list element is zero: "gzip;q=0", "gzip; q=0.000". */

@@ -124,15 +124,14 @@ static int only_count_exp(void *ctx, const struct ltn_otlp_group *g,
 /* Exemplars and summaries are read, not written: everything of them is touched. */
 static uint64_t touched;
 
-static void touch_value(const struct ltn_otlp_value *v)
+static void touch_json(const struct ltn_otlp_value *v)
 {
     struct ltn_buf b;
     struct ltn_json j;
     uint32_t cut = 0;
     ltn_buf_init(&b, 4096);
     ltn_json_init(&j, &b);
-    (void)!ltn_otlp_value_json(&j, v, 1024, &cut);
-    require(ltn_buf_error(&b) != 0 || b.len > 0);
+    require(ltn_otlp_value_json(&j, v, 512, &cut) != 0 || ltn_buf_error(&b) != 0 || b.len > 0);
     ltn_buf_done(&b);
 }
 
@@ -145,7 +144,7 @@ static void touch_point(const struct ltn_otlp_point *p)
         require(e->trace_id.n == 0 || e->trace_id.n == 16);
         require(e->span_id.n == 0 || e->span_id.n == 8);
         for (size_t k = 0; k < e->attrs.n; k++) {
-            touch_value(&e->attrs.items[k].value);
+            touch_json(&e->attrs.items[k].value);
             touched += (unsigned char)ltn_otlp_value_text(&e->attrs.items[k].value, text, 64)[0];
         }
     }
@@ -158,9 +157,8 @@ static int touch_number(void *ctx, const struct ltn_otlp_group *g, const struct 
     (void)g;
     (void)m;
     touch_point(&p->point);
-    for (size_t k = 0; k < p->point.attrs.n; k++) {
-        touch_value(&p->point.attrs.items[k].value);
-    }
+    for (size_t k = 0; k < p->point.attrs.n; k++)
+        touch_json(&p->point.attrs.items[k].value);
     return 0;
 }
 

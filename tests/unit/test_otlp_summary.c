@@ -7,13 +7,12 @@
 
 #include "otlp/metrics_read.h"
 #include "otlp/pb_write.h"
-#include "otlp/value_json.h"
 
 static struct ltn_otlp_summary seen_summary;
 static struct ltn_otlp_quantile seen_quantiles[8];
 static struct ltn_otlp_exemplar seen_exemplars[LTN_OTLP_EXEMPLARS_MAX];
 static size_t seen_exemplar_n, calls;
-static char seen_trace[17], seen_attr[32], seen_json[512];
+static char seen_trace[17], seen_attr[32];
 
 static int on_summary(void *ctx, const struct ltn_otlp_group *g, const struct ltn_otlp_metric *m,
                       const struct ltn_otlp_summary *p)
@@ -43,16 +42,6 @@ static int on_number(void *ctx, const struct ltn_otlp_group *g, const struct ltn
         (void)snprintf(seen_trace, sizeof(seen_trace), "%.*s", (int)e->trace_id.n, e->trace_id.p);
         if (e->attrs.n > 0)
             (void)ltn_otlp_value_text(&e->attrs.items[0].value, seen_attr, sizeof(seen_attr));
-    }
-    if (p->point.attrs.n > 0) {
-        struct ltn_buf b;
-        struct ltn_json j;
-        uint32_t cut = 0;
-        ltn_buf_init(&b, 4096);
-        ltn_json_init(&j, &b);
-        assert_int_equal(ltn_otlp_value_json(&j, &p->point.attrs.items[0].value, 4096, &cut), 0);
-        (void)snprintf(seen_json, sizeof(seen_json), "%s", ltn_buf_str(&b));
-        ltn_buf_done(&b);
     }
     return 0;
 }
@@ -193,56 +182,12 @@ static void reads_exemplars(void **state)
     ltn_buf_done(&b);
 }
 
-/* Opens an attribute whose value follows. */
-static size_t open_value(struct ltn_buf *b, size_t *kv)
-{
-    *kv = ltn_pb_open(b, 7);
-    ltn_pb_put_str_field(b, 1, "a");
-    return ltn_pb_open(b, 2);
-}
-
-static void writes_nested_values_as_json(void **state)
-{
-    (void)state;
-    struct ltn_buf b;
-    struct marks k = begin(&b, 5);
-    size_t kv, any = open_value(&b, &kv);
-    size_t list = ltn_pb_open(&b, 6), item = ltn_pb_open(&b, 1);
-    ltn_pb_put_str_field(&b, 1, "k\"");
-    size_t value = ltn_pb_open(&b, 2), array = ltn_pb_open(&b, 5);
-    for (int i = 0; i < 3; i++) {
-        size_t e = ltn_pb_open(&b, 1);
-        if (i == 0)
-            ltn_pb_put_str_field(&b, 1, "x\n\xff");
-        else if (i == 1)
-            ltn_pb_put_u64_field(&b, 3, 42);
-        else
-            ltn_pb_put_bytes_field(&b, 7, "\x00\x01\x02\x03", 4);
-        ltn_pb_close(&b, e);
-    }
-    ltn_pb_close(&b, array);
-    ltn_pb_close(&b, value);
-    ltn_pb_close(&b, item);
-    item = ltn_pb_open(&b, 1); /* a key without a value */
-    ltn_pb_put_str_field(&b, 1, "none");
-    ltn_pb_close(&b, item);
-    ltn_pb_close(&b, list);
-    ltn_pb_close(&b, any);
-    ltn_pb_close(&b, kv);
-    end(&b, &k);
-    assert_int_equal(read_it(&b), 0);
-    assert_string_equal(seen_json,
-                        "{\"k\\\"\":[\"x\\n\xef\xbf\xbd\",42,\"AAECAw==\"],\"none\":null}");
-    ltn_buf_done(&b);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_summaries),
         cmocka_unit_test(rejects_what_is_no_quantile),
         cmocka_unit_test(reads_exemplars),
-        cmocka_unit_test(writes_nested_values_as_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
