@@ -112,12 +112,35 @@ struct ltn_update_incident {
     double explained_share; /* negative: unknown */
 };
 
+/* Where log records come from. */
+struct ltn_update_log_source {
+    const char *service, *instance; /* "" when unknown */
+    const char *attrs;              /* all of the resource's: a JSON object */
+    uint32_t index;                 /* of the resource in its request */
+};
+
+/* A log record of any client. Texts are valid UTF-8; body may hold line ends and tabs. */
+struct ltn_update_log {
+    struct ltn_update_log *next;
+    const struct ltn_update_log_source *source;
+    uint64_t time_ns, observed_ns; /* 0: unknown */
+    int32_t severity_number;
+    const char *severity, *event, *scope; /* "" when not given */
+    const char *body;                     /* NULL: empty */
+    bool body_json;                       /* body is JSON: it was not a text */
+    const char *attrs;                    /* a JSON object, or "" without any */
+    const uint8_t *trace_id, *span_id;    /* 16 and 8 bytes; NULL: none */
+    uint32_t flags;
+    uint32_t cut; /* values that were longer than what is kept */
+};
+
 struct ltn_update {
     struct ltn_arena arena;
     uint64_t received_ns;
     struct ltn_update_resource *resources;
     struct ltn_update_incident *incidents;
-    size_t resource_count, incident_count;
+    struct ltn_update_log *logs, *last_log; /* in the order of the request */
+    size_t resource_count, incident_count, log_count;
 };
 
 #endif /* LTN_FLEET_UPDATE_H */

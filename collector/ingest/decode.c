@@ -189,11 +189,8 @@ static int on_log(void *ctx, const struct ltn_otlp_group *g, const struct ltn_ot
     int rc = ltn_decode_resource(d, g);
     if (rc != 0)
         return rc;
-    if (!ltn_otlp_str_eq(log->event_name, "lanterne.incident") || d->resource == NULL) {
-        d->result->rejected++;
-        d->result->message = "only incidents of lanterne agents are stored";
-        return 0;
-    }
+    if (!ltn_otlp_str_eq(log->event_name, "lanterne.incident") || d->resource == NULL)
+        return ltn_decode_log(d, g, log);
     struct ltn_update_incident *i = ltn_arena_calloc(&d->u->arena, 1, sizeof(*i));
     if (i == NULL)
         return LTN_ERR_TOO_LARGE;

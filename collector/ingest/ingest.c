@@ -7,6 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "access/scope.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "ingest/decode.h"
@@ -91,6 +92,7 @@ const struct ltn_ingest_stats *ltn_ingest_stats(const struct ltn_ingest *in)
 static void refuse(struct ltn_ingest *in, struct ltn_http_request *req, int rc)
 {
     uint32_t retry_ms = 0;
+    const char *message = NULL;
     if (rc == LTN_ERR_DISK) {
         in->stats.rejected_disk++;
         retry_ms = RETRY_DISK_MS;
@@ -102,10 +104,13 @@ static void refuse(struct ltn_ingest *in, struct ltn_http_request *req, int rc)
     } else if (ltn_err_retryable(rc)) {
         in->stats.rejected_busy++;
         retry_ms = RETRY_BUSY_MS;
+    } else if (rc == LTN_ERR_FORBIDDEN) {
+        in->stats.rejected_forbidden++;
+        message = "the token is for another cluster";
     } else {
         in->stats.rejected_malformed++;
     }
-    ltn_http_reply_error(req, rc, NULL, retry_ms);
+    ltn_http_reply_error(req, rc, message, retry_ms);
 }
 
 /* Header text: what is not printable ASCII, and the separators, become '?'. */
@@ -175,7 +180,7 @@ static void release(struct ltn_ingest_request *r)
 /* Something for the store and the fleet, not only for series. */
 static bool has_rows(const struct ltn_update *u)
 {
-    return u != NULL && (u->resource_count > 0 || u->incident_count > 0);
+    return u != NULL && (u->resource_count > 0 || u->incident_count > 0 || u->log_count > 0);
 }
 
 static void answer_malformed_json(const struct ltn_ingest_request *r)
@@ -241,9 +246,12 @@ static void commit(struct ltn_ingest_request *r)
         return;
     }
     r->item = (struct ltn_store_item){u, on_done};
-    r->rc = ltn_store_put(in->store, &r->item, u->arena.used_bytes + sizeof(*r));
-    if (r->rc != 0)
+    /* Once it is put, r is the writer's, which may have written r->rc before this returns. */
+    int rc = ltn_store_put(in->store, &r->item, u->arena.used_bytes + sizeof(*r));
+    if (rc != 0) {
+        r->rc = rc;
         ltn_ingest_answer(r);
+    }
 }
 
 /* ---- decoding ---- */
@@ -278,6 +286,7 @@ void ltn_ingest_decode(struct ltn_ingest_request *r, struct ltn_decoder *d)
     size_t n = 0;
     const uint8_t *body = ltn_http_body(r->http, &n);
     uint64_t began = ltn_now_mono_ns();
+    ltn_decoder_confine(d, ltn_scope_cluster(r->http));
     if (ltn_http_gone(r->http)) { /* nobody waits for it any more */
         r->rc = LTN_ERR_TIMEOUT;
         return;
@@ -308,6 +317,8 @@ void ltn_ingest_decoded(struct ltn_ingest_request *r)
     if (r->offloaded)
         in->lanes[r->lane]--;
     in->stats.decode_seconds += (double)r->decode_ns / 1e9;
+    if (r->rc == 0 && r->result.update != NULL)
+        r->rc = ltn_confine_nodes(in->fleet, r->result.update, ltn_scope_cluster(r->http));
     if (r->rc != 0) {
         ltn_ingest_answer(r);
         return;

@@ -59,8 +59,7 @@ static void finish_object(struct ltn_http_request *req, int status, struct ltn_b
     ltn_serve_reply_json(req, status, b);
 }
 
-/* "5m" (that long ago), Unix ns, or nothing: everything kept. False when it is neither. */
-static bool parse_since(struct ltn_http_request *req, uint64_t now_ns, uint64_t *ret_ns)
+bool ltn_serve_parse_since(struct ltn_http_request *req, uint64_t now_ns, uint64_t *ret_ns)
 {
     char text[64];
     uint64_t v;
@@ -83,9 +82,8 @@ static void bad_since(struct ltn_http_request *req)
                          0);
 }
 
-/* True when the query has no parameter but these; else the request is answered. */
-static bool only_params(struct ltn_http_request *req, const char *const *names, size_t n,
-                        const char *message)
+bool ltn_serve_only_params(struct ltn_http_request *req, const char *const *names, size_t n,
+                           const char *message)
 {
     for (const char *q = ltn_http_query(req); *q != '\0';) {
         size_t part = strcspn(q, "&"), name = strcspn(q, "&=");
@@ -207,9 +205,10 @@ static void on_stragglers(void *arg, struct ltn_http_request *req)
     struct ltn_json j;
     uint64_t since;
     static const char *const names[] = {"since"};
-    if (!only_params(req, names, LTN_ARRAY_SIZE(names), "unknown parameter: since is known"))
+    if (!ltn_serve_only_params(req, names, LTN_ARRAY_SIZE(names),
+                               "unknown parameter: since is known"))
         return;
-    if (!parse_since(req, ltn_now_unix_ns(), &since)) {
+    if (!ltn_serve_parse_since(req, ltn_now_unix_ns(), &since)) {
         bad_since(req);
         return;
     }
@@ -235,10 +234,10 @@ static void on_incidents(void *arg, struct ltn_http_request *req)
     char node[LTN_NAME_BYTES], severity[32];
     struct ltn_incident_query q = {.limit = INCIDENTS_LIMIT};
     static const char *const names[] = {"since", "node", "severity"};
-    if (!only_params(req, names, LTN_ARRAY_SIZE(names),
-                     "unknown parameter: since, node and severity are known"))
+    if (!ltn_serve_only_params(req, names, LTN_ARRAY_SIZE(names),
+                               "unknown parameter: since, node and severity are known"))
         return;
-    if (!parse_since(req, ltn_now_unix_ns(), &q.since_ns)) {
+    if (!ltn_serve_parse_since(req, ltn_now_unix_ns(), &q.since_ns)) {
         bad_since(req);
         return;
     }

@@ -9,6 +9,13 @@
 /* Sends what was written; the buffer is empty afterwards. */
 void ltn_serve_reply_json(struct ltn_http_request *req, int status, struct ltn_buf *b);
 
+/* "5m" (that long ago), Unix ns, or nothing: everything kept. False when it is neither. */
+bool ltn_serve_parse_since(struct ltn_http_request *req, uint64_t now_ns, uint64_t *ret_ns);
+
+/* True when the query has no parameter but these; else the request is answered. */
+bool ltn_serve_only_params(struct ltn_http_request *req, const char *const *names, size_t n,
+                           const char *message);
+
 /* query.c: POST /api/v1/query. */
 void ltn_serve_on_query(void *arg, struct ltn_http_request *req);
 

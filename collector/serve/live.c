@@ -170,6 +170,11 @@ static void put_store(struct ltn_json *j, struct ltn_store *store)
     ltn_json_kv_u64(j, "queue_items", st.queue_items);
     ltn_json_kv_u64(j, "queue_bytes", st.queue_bytes);
     ltn_json_kv_f64(j, "commit_seconds", st.commit_seconds);
+    ltn_json_kv_u64(j, "logs_stored", st.logs_stored);
+    ltn_json_kv_u64(j, "logs_repeated", st.logs_repeated);
+    ltn_json_kv_u64(j, "logs_pruned_age", st.logs_pruned_age);
+    ltn_json_kv_u64(j, "logs_pruned_bytes", st.logs_pruned_bytes);
+    ltn_json_kv_u64(j, "log_bytes", st.log_bytes);
     ltn_json_close_object(j);
 }
 

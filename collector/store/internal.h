@@ -14,6 +14,11 @@ struct ltn_ids {
 };
 #define LTN_IDS_MAX 400000
 
+/* Counters of log records; bytes is what is kept, as the file says it. */
+struct ltn_log_counts {
+    uint64_t bytes, stored, repeated, pruned_age, pruned_bytes;
+};
+
 /* What is known of the log of series; a failed commit puts it back. */
 struct ltn_series_log {
     uint64_t round;       /* of the walk over what did not change; 0: none began */
@@ -27,6 +32,7 @@ struct ltn_writer {
     struct ltn_db *db;
     struct ltn_ids ids;
     uint64_t rows;
+    struct ltn_log_counts logs;
     struct ltn_series *series; /* NULL: none are kept */
     struct ltn_series_log log, log_before;
     bool series_anew; /* the file has none of them */
@@ -40,6 +46,13 @@ extern const char *const ltn_store_tables[];
 
 /* rows.c: rows of one update; inside a transaction. 0 or the engine's error. */
 int ltn_write_update(struct ltn_writer *w, const struct ltn_update *u) ltn_must_check;
+/* logs.c: records of one update, and the two bounds on what is kept (max_bytes 0: none); inside a
+ * transaction. 0 or the engine's error. After a rollback the counts are to be put back. */
+int ltn_write_logs(struct ltn_writer *w, const struct ltn_update *u) ltn_must_check;
+int ltn_logs_bound(struct ltn_writer *w, uint64_t max_bytes) ltn_must_check;
+int ltn_logs_expire(struct ltn_writer *w, uint64_t before_ns) ltn_must_check;
+/* Reads the sum of bytes of a file just opened. */
+int ltn_logs_open(struct ltn_writer *w) ltn_must_check;
 /* verdicts.c */
 int ltn_write_verdict(struct ltn_writer *w, enum ltn_straggler_change change,
                       const struct ltn_straggler_verdict *v) ltn_must_check;

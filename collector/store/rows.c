@@ -270,5 +270,5 @@ int ltn_write_update(struct ltn_writer *w, const struct ltn_update *u)
         if (rc != 0)
             return rc;
     }
-    return 0;
+    return ltn_write_logs(w, u);
 }

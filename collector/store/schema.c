@@ -68,6 +68,30 @@ const char *const ltn_store_migrations[] = {
     " JOIN process p ON p.id = c.process_id JOIN node n ON n.id = p.node_id;",
     /* Series of clients, as blobs of what changed (common/prom/series.h). */
     "CREATE TABLE series_log (seq INTEGER PRIMARY KEY, body BLOB NOT NULL);",
+    /* Log records of any client. Sources go with their last record, so no foreign key holds them.
+     */
+    "CREATE TABLE log_source ("
+    " id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, service TEXT NOT NULL,"
+    " instance TEXT NOT NULL, attributes TEXT NOT NULL, bytes INTEGER NOT NULL,"
+    " last_log_id INTEGER NOT NULL);"
+    "CREATE INDEX log_source_by_last ON log_source (last_log_id);"
+    "CREATE TABLE log ("
+    " id INTEGER PRIMARY KEY, source_id INTEGER NOT NULL, hash INTEGER NOT NULL,"
+    " time_ns INTEGER, observed_ns INTEGER, received_ns INTEGER NOT NULL,"
+    " severity_number INTEGER NOT NULL, severity TEXT, event TEXT, scope TEXT, body TEXT,"
+    " body_json INTEGER NOT NULL, attributes TEXT, trace_id BLOB, span_id BLOB,"
+    " flags INTEGER NOT NULL, cut INTEGER NOT NULL, bytes INTEGER NOT NULL);"
+    "CREATE INDEX log_by_hash ON log (hash);"
+    "CREATE INDEX log_by_time ON log (coalesce(time_ns, observed_ns, received_ns));"
+    "CREATE TABLE log_total (bytes INTEGER NOT NULL);"
+    "INSERT INTO log_total VALUES (0);"
+    "CREATE VIEW logs AS SELECT l.id, coalesce(l.time_ns, l.observed_ns, l.received_ns) AS at_ns,"
+    " strftime('%Y-%m-%dT%H:%M:%SZ', coalesce(l.time_ns, l.observed_ns, l.received_ns)"
+    " / 1000000000, 'unixepoch') AS at, s.service, s.instance, l.severity, l.severity_number,"
+    " l.body, l.body_json, l.attributes, s.attributes AS resource, l.scope, l.event,"
+    " lower(hex(l.trace_id)) AS trace_id, lower(hex(l.span_id)) AS span_id, l.flags, l.cut,"
+    " l.time_ns, l.observed_ns, l.received_ns"
+    " FROM log l JOIN log_source s ON s.id = l.source_id;",
 };
 
 const char *const ltn_store_tables[] = {"node",        "process", "op",       "op_count",

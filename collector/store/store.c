@@ -41,8 +41,10 @@ struct ltn_store {
     pthread_t thread;
     _Atomic bool running;
     uint64_t pruned_ns, checkpoint_ns, looked_ns; /* writer */
-    _Atomic uint64_t disk_failed_ns;              /* monotonic; 0 while writable */
-    pthread_mutex_t lock;                         /* what follows */
+    bool logs_more;                               /* to delete for their age */
+    uint64_t began_unix_ns, began_mono_ns;
+    _Atomic uint64_t disk_failed_ns; /* monotonic; 0 while writable */
+    pthread_mutex_t lock;            /* what follows */
     struct waiting *first, **last;
     struct ltn_store_stats stats;
 };
@@ -116,6 +118,8 @@ static int open_database(struct ltn_store *s, char *ret_moved, struct ltn_errinf
     int rc = ltn_db_open_or_recover(&db, &s->claim, &s->w.db, ret_moved, info);
     if (rc == 0)
         rc = ltn_db_migrate(s->w.db, ltn_store_migrations, ltn_store_migration_count, info);
+    if (rc == 0 && (rc = ltn_logs_open(&s->w)) != 0)
+        (void)ltn_errinfo_set(info, rc, "%s: %s", s->path, ltn_db_message(s->w.db));
     if (rc != 0) {
         ltn_db_close(s->w.db);
         s->w.db = NULL;
@@ -191,6 +195,16 @@ static void note_failure(struct ltn_store *s, int rc, const struct ltn_errinfo *
     (void)pthread_mutex_unlock(&s->lock);
 }
 
+/* Under the lock. */
+static void note_logs(struct ltn_store *s)
+{
+    s->stats.logs_stored = s->w.logs.stored;
+    s->stats.logs_repeated = s->w.logs.repeated;
+    s->stats.logs_pruned_age = s->w.logs.pruned_age;
+    s->stats.logs_pruned_bytes = s->w.logs.pruned_bytes;
+    s->stats.log_bytes = s->w.logs.bytes;
+}
+
 static int write_all(struct ltn_store *s, struct ltn_store_item **items, size_t n,
                      const struct waiting *verdicts)
 {
@@ -201,6 +215,8 @@ static int write_all(struct ltn_store *s, struct ltn_store_item **items, size_t 
         rc = ltn_write_verdict(&s->w, verdicts->change, &verdicts->v);
     if (rc == 0)
         rc = ltn_write_series(&s->w);
+    if (rc == 0)
+        rc = ltn_logs_bound(&s->w, s->opts.log_bytes);
     if (rc == 0)
         rc = ltn_db_commit(s->w.db);
     /* Acknowledged is only what can be found. */
@@ -218,8 +234,10 @@ static void commit_group(struct ltn_store *s, struct ltn_store_item **items, siz
     if (n == 0 && verdicts == NULL)
         return;
     uint64_t began = ltn_now_mono_ns(), rows = s->w.rows;
+    struct ltn_log_counts logs;
     struct ltn_errinfo info = {0};
     int rc = stand(s, &info);
+    logs = s->w.logs;
     if (rc == 0)
         rc = write_all(s, items, n, verdicts);
     if (rc != 0) {
@@ -227,6 +245,7 @@ static void commit_group(struct ltn_store *s, struct ltn_store_item **items, siz
         if (s->w.db != NULL)
             ltn_db_rollback(s->w.db);
         ltn_writer_forget(&s->w);
+        s->w.logs = logs;
         if (s->w.db != NULL && rc == LTN_ERR_CORRUPT && reopen_database(s, rc, &info) != 0)
             note_failure(s, rc, &info);
         put_back(s, verdicts);
@@ -239,6 +258,7 @@ static void commit_group(struct ltn_store *s, struct ltn_store_item **items, siz
         s->stats.rows += s->w.rows - rows;
         s->stats.commit_seconds += (double)(ltn_now_mono_ns() - began) / 1e9;
         s->stats.verdicts_waiting -= written;
+        note_logs(s);
         s->stats.writable = true;
         s->stats.error[0] = '\0';
         (void)pthread_mutex_unlock(&s->lock);
@@ -284,6 +304,39 @@ static int prune_one(struct ltn_store *s, const char *sql, uint64_t keep_ns, uin
     return ltn_stmt_run(st);
 }
 
+/* The time that ages are counted to: a clock that was set forward does not age what is kept. */
+static uint64_t age_now(const struct ltn_store *s)
+{
+    uint64_t unix_ns = ltn_now_unix_ns();
+    uint64_t counted = s->began_unix_ns + (ltn_now_mono_ns() - s->began_mono_ns);
+    return unix_ns < counted ? unix_ns : counted;
+}
+
+/* One step; the next follows soon when there is more. */
+static void prune_logs(struct ltn_store *s)
+{
+    uint64_t now = age_now(s), before = s->w.logs.pruned_age;
+    struct ltn_log_counts logs = s->w.logs;
+    s->logs_more = false;
+    if (s->opts.log_keep_ns == 0 || s->opts.log_keep_ns > now)
+        return;
+    int rc = ltn_db_begin(s->w.db);
+    if (rc == 0)
+        rc = ltn_logs_expire(&s->w, now - s->opts.log_keep_ns);
+    if (rc == 0)
+        rc = ltn_db_commit(s->w.db);
+    if (rc != 0) {
+        note_failure(s, rc, NULL);
+        ltn_db_rollback(s->w.db);
+        s->w.logs = logs;
+        return;
+    }
+    s->logs_more = s->w.logs.pruned_age > before;
+    (void)pthread_mutex_lock(&s->lock);
+    note_logs(s);
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
 static void prune(struct ltn_store *s)
 {
     static const char *const windows =
@@ -296,7 +349,7 @@ static void prune(struct ltn_store *s)
         "DELETE FROM verdict WHERE id IN (SELECT id FROM verdict WHERE at_ns < ?1 LIMIT ?2)";
     static const char *const processes =
         "DELETE FROM process WHERE id IN (SELECT id FROM process WHERE last_seen_ns < ?1 LIMIT ?2)";
-    uint64_t now = ltn_now_unix_ns();
+    uint64_t now = age_now(s);
     int rc = prune_one(s, windows, s->opts.window_keep_ns, now);
     if (rc == 0)
         rc = prune_one(s, incidents, s->opts.history_keep_ns, now);
@@ -329,7 +382,10 @@ static void upkeep(struct ltn_store *s)
     if (now - s->pruned_ns >= PRUNE_EVERY_NS) {
         s->pruned_ns = now;
         prune(s);
+        s->logs_more = true;
     }
+    if (s->logs_more)
+        prune_logs(s);
     if (now - s->checkpoint_ns < CHECKPOINT_EVERY_NS)
         return;
     s->checkpoint_ns = now;
@@ -374,7 +430,8 @@ int ltn_store_open(const struct ltn_store_opts *opts, struct ltn_store **ret,
     s->w.series = opts->series;
     s->last = &s->first;
     s->stats.writable = true;
-    s->pruned_ns = s->checkpoint_ns = ltn_now_mono_ns();
+    s->pruned_ns = s->checkpoint_ns = s->began_mono_ns = ltn_now_mono_ns();
+    s->began_unix_ns = ltn_now_unix_ns();
     (void)pthread_mutex_init(&s->lock, NULL);
     ltn_map_init(&s->w.ids.map, LTN_IDS_MAX);
     ltn_db_claim_init(&s->claim, LTN_DB_COLLECTOR, "collector", ltn_store_tables);

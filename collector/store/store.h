@@ -24,6 +24,8 @@ struct ltn_store_opts {
     bool sync_full;           /* survive power loss, not only the end of the process */
     uint64_t window_keep_ns;  /* rank windows older than that are deleted */
     uint64_t history_keep_ns; /* verdicts, incidents, processes likewise */
+    uint64_t log_keep_ns;     /* log records, from their arrival on */
+    uint64_t log_bytes;       /* log records together; the oldest go first. 0: any number */
     size_t queue_items;
     size_t queue_bytes;
     unsigned lock_wait_ms; /* for another writer to go, at open; 0: 15000 */
@@ -84,6 +86,7 @@ struct ltn_store_stats {
     uint64_t failed_commits, refused_busy, refused_disk;
     uint64_t replaced_files; /* begun anew while running: deleted, or damaged and moved aside */
     uint64_t verdicts_waiting, verdicts_lost;
+    uint64_t logs_stored, logs_repeated, logs_pruned_age, logs_pruned_bytes, log_bytes;
     uint64_t file_bytes;
     size_t queue_items, queue_bytes;
     double commit_seconds;

@@ -81,14 +81,15 @@ def http_get_json(url, timeout_s=5.0):
 class Process:
     """A child in its own session whose output goes to a file. It dies with the test."""
 
-    def __init__(self, command, log_path, env=None, cwd=None):
+    def __init__(self, command, log_path, env=None, cwd=None, vfork=False):
         self.command = [str(c) for c in command]
         self.log_path = log_path
+        before = ["setpriv", "--pdeathsig", "KILL"] if vfork else []
+        death = None if vfork else lambda: _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         with open(log_path, "ab") as log:
             self._p = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                cwd=cwd, env={**os.environ, **(env or {})}, start_new_session=True,
-                preexec_fn=lambda: _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+                before + self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                cwd=cwd, env={**os.environ, **(env or {})}, start_new_session=True, preexec_fn=death)
 
     @property
     def pid(self):
@@ -153,17 +154,19 @@ class Process:
 
 
 class Processes:
-    """Starts processes with numbered logs in one folder and ends what is left of them."""
+    """Starts processes with numbered logs in one folder and ends what is left of them. vfork: without the handlers
+    that libraries have around fork; gRPC's wait for its threads to be idle, for ever when calls are at work."""
 
     def __init__(self, folder):
         self.folder = folder
+        self.vfork = False
         self.all = []
 
     def start(self, *command, env=None, cwd=None, netns=None):
         if netns:
             command = ("ip", "netns", "exec", netns, *command)
         name = f"{len(self.all):02d}-{os.path.basename(str(command[0]))}.log"
-        p = Process(command, os.path.join(self.folder, name), env, cwd)
+        p = Process(command, os.path.join(self.folder, name), env, cwd, self.vfork)
         self.all.append(p)
         return p
 

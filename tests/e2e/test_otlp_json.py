@@ -21,24 +21,25 @@ PATHS = ("/v1/metrics", "/v1/logs", "/v1/traces")
 # is a warning without rejections, a number is that many rejected.
 ANSWERS = {
     "empty": ("{}", "{}", "{}"),
+    "exp-scale-20": ("{}", "warn", "warn"),
     "garbage-traces": (400, 400, 400),
-    "logs-no-resource": ("warn", 1, "warn"),
+    "logs-no-resource": ("warn", "{}", "warn"),
     "u64-negative": (400, "warn", "warn"),
     "u64-empty": (400, "warn", "warn"),
     "u64-too-big": (400, "warn", "warn"),
-    "trace-id-15-bytes": ("warn", 1, "warn"),
+    "trace-id-15-bytes": ("warn", "{}", "warn"),
     "histogram-mismatch": (1, "warn", "warn"),
-    "body-empty": ("warn", 1, "warn"),
-    "body-missing": ("warn", 1, "warn"),
-    "body-null": ("warn", 1, "warn"),
-    "kvlist-in-array": ("warn", 1, "warn"),
+    "body-empty": ("warn", "{}", "warn"),
+    "body-missing": ("warn", "{}", "warn"),
+    "body-null": ("warn", "{}", "warn"),
+    "kvlist-in-array": ("warn", "{}", "warn"),
     "deep-150": (400, 400, 400),
     "deep-5000": (400, 400, 400),
     "deep-unknown": (400, 400, 400),
     "old-names": ("warn", "warn", "warn"),
     "snake-case": ("warn", "warn", "warn"),
     "enum-name": (400, "warn", "warn"),
-    "nul-and-not-utf8": ("warn", 1, "warn"),
+    "nul-and-not-utf8": ("warn", "{}", "warn"),
     "flood": ("warn", "warn", "warn"),
 }
 REJECTED = {"/v1/metrics": "rejectedDataPoints", "/v1/logs": "rejectedLogRecords", "/v1/traces": "rejectedSpans"}
@@ -89,7 +90,7 @@ def test_answers_and_known_bugs(collector):
     status, _, body = post(collector, "/v1/metrics", {"resource_metrics": [{}]})
     assert status == 200 and "lowerCamelCase" in json.loads(body)["partialSuccess"]["errorMessage"]
     status, _, body = post(collector, "/v1/metrics", b'{"resourceMetrics": 1}')
-    assert status == 400 and json.loads(body) == {"code": 3, "message": "malformed JSON at byte 20"}
+    assert status == 400 and json.loads(body)["message"] == "malformed JSON at byte 20"
     assert post(collector, "/v1/traces", spans(3))[2] == (
         b'{"partialSuccess":{"rejectedSpans":"3","errorMessage":"traces are not stored"}}')
 

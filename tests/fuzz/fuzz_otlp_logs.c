@@ -6,6 +6,7 @@
 
 #include "otlp/logs_read.h"
 #include "otlp/logs_write.h"
+#include "otlp/value_json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -21,6 +22,19 @@ static void require(int condition)
     }
 }
 
+/* What a reader let pass can be written as JSON. */
+static void check_json(const struct ltn_otlp_value *v)
+{
+    struct ltn_buf b;
+    struct ltn_json j;
+    uint32_t cut = 0;
+    ltn_buf_init(&b, 1 << 20);
+    ltn_json_init(&j, &b);
+    require(ltn_otlp_value_json(&j, v, 100, &cut) == 0 || ltn_buf_error(&b) != 0);
+    require(j.depth == 0 || ltn_buf_error(&b) != 0);
+    ltn_buf_done(&b);
+}
+
 static int on_log(void *ctx, const struct ltn_otlp_group *g, const struct ltn_otlp_log *l)
 {
     struct copy *c = ctx;
@@ -34,6 +48,9 @@ static int on_log(void *ctx, const struct ltn_otlp_group *g, const struct ltn_ot
         require(ltn_otlp_logs_scope(&c->w, NULL, "1") == 0);
     }
     (void)ltn_otlp_value_text(&l->body, text, sizeof(text));
+    check_json(&l->body);
+    for (size_t i = 0; i < l->attrs.n; i++)
+        check_json(&l->attrs.items[i].value);
     require(ltn_otlp_logs_record(&c->w, l) == 0);
     return 0;
 }

@@ -302,9 +302,12 @@ static void incidents(void **state)
     assert_int_equal(ltn_otlp_logs_end(&l), 0);
     struct ltn_decoder *d = ltn_decoder_new(series);
     assert_int_equal(ltn_decode_logs(d, b.data, b.len, 9, &r), 0);
-    assert_int_equal(r.accepted, 1);
-    assert_int_equal(r.rejected, 2);
+    assert_int_equal(r.accepted, 2);
+    assert_int_equal(r.rejected, 1);
     assert_non_null(r.message);
+    assert_int_equal(r.update->log_count, 1); /* anybody's record */
+    assert_string_equal(r.update->logs->body, "title");
+    assert_string_equal(r.update->logs->event, "something else");
     assert_int_equal(r.update->incident_count, 1);
     assert_string_equal(r.update->incidents->title, "title");
     assert_true(r.update->incidents->explained_share == 1);

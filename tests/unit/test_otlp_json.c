@@ -488,6 +488,35 @@ static void golden(bool logs, const char *json, const char *expected)
     ltn_otlp_reader_free(r);
 }
 
+/* Whatever the ceiling, the output stays below it, and what fails fails as that. */
+static void test_ceilings(void **state)
+{
+    (void)state;
+    struct ltn_buf text, all;
+    struct ltn_otlp_json_info info;
+    ltn_buf_init(&text, 1 << 20);
+    ltn_buf_init(&all, 1 << 20);
+    load("metrics.json", &text);
+    assert_int_equal(read_n(LTN_OTLP_METRICS, text.data, text.len, &all), 0);
+    bool fits = false;
+    for (size_t max = 0; max < all.len + 64; max++) {
+        struct ltn_buf out;
+        ltn_buf_init(&out, max);
+        int rc = ltn_otlp_json_read(LTN_OTLP_METRICS, text.data, text.len, DEPTH, &out, &info);
+        assert_true(out.len <= max);
+        if (rc != LTN_ERR_TOO_LARGE) {
+            assert_int_equal(rc, 0);
+            assert_int_equal(out.len, all.len);
+            assert_memory_equal(out.data, all.data, all.len);
+            fits = true;
+        }
+        ltn_buf_done(&out);
+    }
+    assert_true(fits);
+    ltn_buf_done(&text);
+    ltn_buf_done(&all);
+}
+
 static void test_golden(void **state)
 {
     (void)state;
@@ -502,7 +531,7 @@ int main(void)
         cmocka_unit_test(test_same),           cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_long_number),    cmocka_unit_test(test_depth),
         cmocka_unit_test(test_size),           cmocka_unit_test(test_info),
-        cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_ceilings),       cmocka_unit_test(test_golden),
     };
     return cmocka_run_group_tests_name("otlp_json", tests, NULL, NULL);
 }

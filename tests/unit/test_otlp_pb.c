@@ -45,8 +45,10 @@ static void test_varints(void **state)
     /* Not the shortest form, but legal. */
     assert_int_equal(NEXT("\x08\x81\x80\x80\x00", &f), 1);
     assert_int_equal(f.value, 1);
-    /* More than 64 bits, 11 bytes, cut. */
-    assert_int_equal(NEXT("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", &f), LTN_ERR_MALFORMED);
+    /* Bits above 64 fall away. */
+    assert_int_equal(NEXT("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7e", &f), 1);
+    assert_true(f.value == UINT64_MAX >> 1);
+    /* 11 bytes, cut. */
     assert_int_equal(NEXT("\x08\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01", &f),
                      LTN_ERR_MALFORMED);
     assert_int_equal(NEXT("\x08\xac", &f), LTN_ERR_MALFORMED);
@@ -61,7 +63,6 @@ static void test_tags(void **state)
     assert_int_equal(NEXT("", &f), 0);
     assert_int_equal(NEXT("\x00\x00", &f), LTN_ERR_MALFORMED); /* field 0 */
     assert_int_equal(NEXT("\x07\x00", &f), LTN_ERR_MALFORMED);
-    assert_int_equal(NEXT("\x0b\x0c", &f), LTN_ERR_MALFORMED); /* groups */
     assert_int_equal(NEXT("\x0c", &f), LTN_ERR_MALFORMED);
     assert_int_equal(NEXT("\x0e\x00", &f), LTN_ERR_MALFORMED);
     assert_int_equal(NEXT("\x0f\x00", &f), LTN_ERR_MALFORMED);
@@ -69,6 +70,36 @@ static void test_tags(void **state)
     assert_int_equal(NEXT("\xf8\xff\xff\xff\x0f\x01", &f), 1);
     assert_int_equal(f.number, 536870911);
     assert_int_equal(NEXT("\x80\x80\x80\x80\x10\x01", &f), LTN_ERR_MALFORMED);
+}
+
+static void test_groups(void **state)
+{
+    (void)state;
+    struct ltn_pb_field f;
+    assert_int_equal(NEXT("\x0b\x0c", &f), 0);
+    assert_int_equal(NEXT("\x0b\x0c\x13\x14", &f), 0);
+    assert_int_equal(NEXT("\x0b\x0c\x13\x14\x10\x07", &f), 1);
+    assert_true(f.number == 2 && f.value == 7);
+    /* Fields of every form, and groups, in a group; field numbers of two bytes. */
+    assert_int_equal(NEXT("\x0b\x08\x96\x01\x12\x02\x0c\x0c\x19"
+                          "12345678\x25"
+                          "1234\xa3\x06\xa4\x06\x0c\x08\x01",
+                          &f),
+                     1);
+    assert_true(f.number == 1 && f.value == 1);
+    assert_int_equal(NEXT("\x0b\x0b\x0b\x0c\x0c\x0c", &f), 0);
+    /* One more than messages may nest here. */
+    assert_int_equal(NEXT("\x0b\x0b\x0b\x0b\x0c\x0c\x0c\x0c", &f), LTN_ERR_MALFORMED);
+    /* Without an end, with another's, with a bad or a cut field inside, or an end alone behind. */
+    assert_int_equal(NEXT("\x0b", &f), LTN_ERR_MALFORMED);
+    assert_int_equal(NEXT("\x0b\x14", &f), LTN_ERR_MALFORMED);
+    assert_int_equal(NEXT("\x0b\x13\x0c\x14", &f), LTN_ERR_MALFORMED);
+    assert_int_equal(NEXT("\x0b\x04\x0c", &f), LTN_ERR_MALFORMED);
+    assert_int_equal(NEXT("\x0b\x0e\x0c", &f), LTN_ERR_MALFORMED);
+    assert_int_equal(NEXT("\x0b\x08\x0c", &f), LTN_ERR_MALFORMED);
+    assert_int_equal(NEXT("\x0b\x12\x05\x0c", &f), LTN_ERR_MALFORMED);
+    assert_int_equal(NEXT("\x0b\x19\x0c", &f), LTN_ERR_MALFORMED);
+    assert_int_equal(NEXT("\x0b\x0c\x0c", &f), LTN_ERR_MALFORMED);
 }
 
 static void test_fixed_and_len(void **state)
@@ -165,7 +196,7 @@ static void test_write_nested(void **state)
     memset(blob, 'x', sizeof(blob));
     for (size_t i = 0; i < LTN_ARRAY_SIZE(sizes); i++) {
         struct ltn_buf b;
-        struct ltn_pb_cur c, sub, leaf;
+        struct ltn_pb_cur c, sub = {.p = NULL}, leaf = {.p = NULL};
         struct ltn_pb_field f;
         ltn_buf_init(&b, 1 << 22);
         size_t outer = ltn_pb_open(&b, 1);
@@ -239,10 +270,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_varints),       cmocka_unit_test(test_tags),
-        cmocka_unit_test(test_fixed_and_len), cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_repeated),      cmocka_unit_test(test_sint),
-        cmocka_unit_test(test_write_nested),  cmocka_unit_test(test_write_numbers),
-        cmocka_unit_test(test_write_ceiling),
+        cmocka_unit_test(test_groups),        cmocka_unit_test(test_fixed_and_len),
+        cmocka_unit_test(test_depth),         cmocka_unit_test(test_repeated),
+        cmocka_unit_test(test_sint),          cmocka_unit_test(test_write_nested),
+        cmocka_unit_test(test_write_numbers), cmocka_unit_test(test_write_ceiling),
     };
     return cmocka_run_group_tests_name("otlp_pb", tests, NULL, NULL);
 }
