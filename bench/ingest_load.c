@@ -32,6 +32,7 @@ static const char usage[] =
     "  --http1 | --http2 | --grpc   protocol (gRPC)\n"
     "  --json                       OTLP/JSON bodies (HTTP only)\n"
     "  --gzip | --zstd              compressed bodies, each made beforehand and sent once\n"
+    "  --tls                        TLS; the certificate is not checked\n"
     "  --agent                      windows of an agent of 8 ranks instead of plain series\n"
     "  --points N                   in a request (240)\n"
     "  --series N                   in all (100000)\n"
@@ -388,6 +389,7 @@ enum {
     OPT_GZIP,
     OPT_ZSTD,
     OPT_AGENT,
+    OPT_TLS,
     OPT_POINTS,
     OPT_SERIES,
     OPT_ROUNDS,
@@ -410,6 +412,7 @@ static const struct option flags[] = {
     {"json", no_argument, NULL, OPT_JSON},
     {"gzip", no_argument, NULL, OPT_GZIP},
     {"zstd", no_argument, NULL, OPT_ZSTD},
+    {"tls", no_argument, NULL, OPT_TLS},
     {"agent", no_argument, NULL, OPT_AGENT},
     {"points", required_argument, NULL, OPT_POINTS},
     {"series", required_argument, NULL, OPT_SERIES},
@@ -457,6 +460,9 @@ static void one_flag(struct options *o, int flag, const char *arg)
         break;
     case OPT_ZSTD:
         o->target.coding = LOAD_ZSTD;
+        break;
+    case OPT_TLS:
+        o->target.tls = true;
         break;
     case OPT_AGENT:
         o->set.shape = LOAD_AGENT;

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <nghttp2/nghttp2.h>
+#include <openssl/ssl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,7 @@ struct load_conn {
     void (*on_reply)(void *arg, const struct load_reply *r);
     void *arg;
     int fd;
+    SSL *ssl;     /* NULL: cleartext */
     bool blocked; /* the socket takes no more now */
     bool going;   /* the peer said goodbye */
     uint8_t *out;
@@ -125,9 +127,9 @@ static void make_heads(struct load_conn *c)
         (void)snprintf(bearer, sizeof(bearer), "Bearer %s", t->token);
         h[n].index = 23, h[n].name = "authorization", h[n++].value = bearer;
     }
-    for (int k = 0; k < 2; k++) { /* :method POST and :scheme http stand in the static table */
+    for (int k = 0; k < 2; k++) { /* :method POST and :scheme stand in the static table */
         c->heads[k][0] = 0x83;
-        c->heads[k][1] = 0x86;
+        c->heads[k][1] = t->tls ? 0x87 : 0x86;
         c->head_len[k] = 2;
     }
     for (size_t i = 0; i < n; i++) {
@@ -257,13 +259,43 @@ void load_conn_begin(struct load_conn *c, const struct load_body *b, uint64_t ti
     put_body(c);
 }
 
+/* Bytes sent, -EAGAIN, or another negative number when the connection is gone. */
+static ssize_t send_some(struct load_conn *c, const uint8_t *p, size_t n)
+{
+    if (c->ssl == NULL) {
+        ssize_t sent = send(c->fd, p, n, MSG_NOSIGNAL);
+        return sent < 0 ? -errno : sent;
+    }
+    int sent = SSL_write(c->ssl, p, (int)n);
+    if (sent > 0)
+        return sent;
+    int e = SSL_get_error(c->ssl, sent);
+    return e == SSL_ERROR_WANT_WRITE || e == SSL_ERROR_WANT_READ ? -EAGAIN : -EPIPE;
+}
+
+/* The same for reading; 0 at the end. */
+static ssize_t read_some(struct load_conn *c, uint8_t *p, size_t n)
+{
+    if (c->ssl == NULL) {
+        ssize_t got = recv(c->fd, p, n, 0);
+        return got < 0 ? -errno : got;
+    }
+    int got = SSL_read(c->ssl, p, (int)n);
+    if (got > 0)
+        return got;
+    int e = SSL_get_error(c->ssl, got);
+    if (e == SSL_ERROR_WANT_WRITE || e == SSL_ERROR_WANT_READ)
+        return -EAGAIN;
+    return e == SSL_ERROR_ZERO_RETURN ? 0 : -EPIPE;
+}
+
 bool load_conn_flush(struct load_conn *c)
 {
     put_body(c);
     c->blocked = false;
     while (c->fd >= 0 && c->out_pos < c->out_len) {
-        ssize_t n = send(c->fd, c->out + c->out_pos, c->out_len - c->out_pos, MSG_NOSIGNAL);
-        if (n < 0 && errno == EAGAIN) {
+        ssize_t n = send_some(c, c->out + c->out_pos, c->out_len - c->out_pos);
+        if (n == -EAGAIN) {
             c->blocked = true;
             return true;
         }
@@ -549,15 +581,13 @@ bool load_conn_read(struct load_conn *c)
 {
     for (;;) {
         size_t room = IN_BYTES - 1 - c->in_len;
-        ssize_t n = recv(c->fd, c->in + c->in_len, room, 0);
-        if (n < 0)
-            return errno == EAGAIN;
-        if (n == 0)
-            return false;
+        ssize_t n = read_some(c, c->in + c->in_len, room);
+        if (n <= 0)
+            return n == -EAGAIN;
         c->in_len += (size_t)n;
         if (!(c->t->http2 ? parse_http2(c) : parse_http1(c)))
             return false;
-        if (c->t->http2 && (size_t)n < room)
+        if (c->t->http2 && c->ssl == NULL && (size_t)n < room)
             return true; /* HTTP/1 servers close behind an answer: look for that too */
     }
 }
@@ -576,9 +606,24 @@ static int dial(const struct load_target *t)
         return -1;
     }
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    int flags = fcntl(fd, F_GETFL);
-    (void)fcntl(fd, F_SETFL, flags | O_NONBLOCK);
     return fd;
+}
+
+static bool start_tls(struct load_conn *c)
+{
+    static const uint8_t h2[] = "\x02h2", http1[] = "\x08http/1.1";
+    static SSL_CTX *ctx;
+    if (ctx == NULL)
+        ctx = SSL_CTX_new(TLS_client_method());
+    c->ssl = ctx != NULL ? SSL_new(ctx) : NULL;
+    if (c->ssl == NULL)
+        load_fail("out of memory");
+    (void)SSL_set_mode(c->ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    if (c->t->http2)
+        (void)SSL_set_alpn_protos(c->ssl, h2, sizeof(h2) - 1);
+    else
+        (void)SSL_set_alpn_protos(c->ssl, http1, sizeof(http1) - 1);
+    return SSL_set_fd(c->ssl, c->fd) == 1 && SSL_connect(c->ssl) == 1;
 }
 
 static void start_http2(struct load_conn *c)
@@ -615,10 +660,12 @@ struct load_conn *load_conn_new(const struct load_target *t, const struct load_s
     c->max_streams = t->streams;
     c->next_id = 1;
     c->fd = dial(t);
-    if (c->fd < 0) {
+    if (c->fd < 0 || (t->tls && !start_tls(c))) {
         load_conn_free(c);
         return NULL;
     }
+    int flags = fcntl(c->fd, F_GETFL);
+    (void)fcntl(c->fd, F_SETFL, flags | O_NONBLOCK);
     if (t->http2)
         start_http2(c);
     return c;
@@ -628,6 +675,7 @@ void load_conn_free(struct load_conn *c)
 {
     if (c == NULL)
         return;
+    SSL_free(c->ssl);
     if (c->fd >= 0)
         close(c->fd);
     nghttp2_hd_inflate_del(c->inflater);

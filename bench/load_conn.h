@@ -18,6 +18,7 @@ struct load_target {
     bool http2;
     bool grpc;
     bool json;
+    bool tls; /* the server's certificate is not checked */
     enum load_coding coding;
     const char *path;
     const char *token; /* NULL: none */

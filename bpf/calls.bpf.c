@@ -6,13 +6,11 @@
  */
 #include "bpf/layouts.h"
 #include "bpf/nccl.h"
+#include "bpf/graph.h"
 #include "bpf/offcpu.h"
-#include "bpf/host.h"
-#include "bpf/process.h"
 #include "bpf/stacks.h"
 
-#define LAUNCH_CONFIG_STREAM 32 /* cudaLaunchConfig_t, CUlaunchConfig */
-#define NCCL_IN_PROGRESS     7
+#define NCCL_IN_PROGRESS 7
 
 /* How many places the log-linear index moves per power of two. */
 #define SUB_BUCKETS_LOG2 4
@@ -50,60 +48,6 @@ static __always_inline ltn_u32 bucket_of(ltn_u64 v)
         i = ((l - 3) << SUB_BUCKETS_LOG2) + (ltn_u32)((v >> (l - SUB_BUCKETS_LOG2)) & 15);
     }
     return i < LTN_HIST_BUCKETS ? i : LTN_HIST_BUCKETS - 1;
-}
-
-static __always_inline struct ltn_process *process_of(ltn_u32 tgid)
-{
-    struct ltn_process *p = bpf_map_lookup_elem(&processes, &tgid);
-    if (!p) {
-        struct ltn_process fresh = {0};
-        if (bpf_map_update_elem(&processes, &tgid, &fresh, BPF_NOEXIST) == 0) {
-            struct task_struct *task = bpf_get_current_task_btf();
-            ltn_u32 parent = BPF_CORE_READ(task, real_parent, tgid);
-            emit_process(LTN_EVENT_SEEN, task, tgid, parent, 0);
-            host_watch(task, tgid, parent);
-        }
-        p = bpf_map_lookup_elem(&processes, &tgid);
-    }
-    return p;
-}
-
-static const struct ltn_op_stats no_stats; /* zeros: too large for the stack */
-
-static __always_inline struct ltn_op_stats *stats_of(ltn_u32 tgid, ltn_u32 op)
-{
-    struct ltn_op_key key = {.tgid = tgid, .op = op};
-    struct ltn_op_stats *s = bpf_map_lookup_elem(&op_stats, &key);
-    if (!s) {
-        (void)process_of(tgid); /* so that its end will be seen */
-        bpf_map_update_elem(&op_stats, &key, &no_stats, BPF_NOEXIST);
-        s = bpf_map_lookup_elem(&op_stats, &key);
-        if (!s) {
-            count_drop(LTN_DROP_MAP_OP_STATS);
-        }
-    }
-    return s;
-}
-
-/*
- * Counts a call where its return will not do it: because the call may stand still for long, has no
- * return probe, or was left without one (longjmp, the end of its thread). The others are counted
- * when they return, which saves a look-up for each.
- */
-static __noinline int count_call(ltn_u32 tgid, ltn_u32 op, ltn_u64 bytes, ltn_u32 nested)
-{
-    struct ltn_op_stats *s = stats_of(tgid, op);
-    if (!s) {
-        return 0;
-    }
-    __sync_fetch_and_add(&s->calls, 1);
-    if (nested) {
-        __sync_fetch_and_add(&s->nested, 1);
-    }
-    if (bytes != 0) {
-        __sync_fetch_and_add(&s->bytes, bytes);
-    }
-    return 0;
 }
 
 /* The frame goes without a return. */
@@ -268,6 +212,23 @@ static __always_inline void decode_entry(struct ltn_task *t, struct ltn_frame *f
         f->handle = t->args[0];
         f->out_ptr = t->args[1];
         return;
+    case LTN_DECODE_EVENT_RECORD:
+    case LTN_DECODE_EVENT_WAIT:
+        f->handle = argument(t, f->sp, b);
+        return;
+    case LTN_DECODE_CAPTURE_BEGIN:
+    case LTN_DECODE_CAPTURE_END:
+    case LTN_DECODE_GRAPH_LAUNCH:
+        f->handle = argument(t, f->sp, b);
+        f->out_ptr = argument(t, f->sp, a);
+        return;
+    case LTN_DECODE_GRAPH_INSTANTIATE:
+    case LTN_DECODE_GRAPH_UPDATE:
+    case LTN_DECODE_GRAPH_DESTROY:
+    case LTN_DECODE_EXEC_DESTROY:
+        f->handle = argument(t, f->sp, a);
+        f->out_ptr = argument(t, f->sp, b);
+        return;
     case LTN_DECODE_SPLIT:
     case LTN_DECODE_SHRINK:
     case LTN_DECODE_COMM:
@@ -351,6 +312,9 @@ static __always_inline void enter_outermost(struct ltn_task *t, struct ltn_frame
     if (p && LTN_COOKIE_CLASS(f->cookie) == LTN_CLASS_COLLECTIVE) {
         enter_collective(f, tgid, p);
     }
+    if (LTN_COOKIE_CLASS(f->cookie) == LTN_CLASS_GRAPH) {
+        enter_graph(f, tgid);
+    }
     note_in_flight(f, tgid, tid);
 }
 
@@ -419,6 +383,9 @@ static __always_inline int enter(struct pt_regs *ctx, ltn_u64 cookie)
     load_register_args(ctx, t);
     fill_frame(f, t, task, depth);
     decode_entry(t, f, tgid);
+    if (capturing != 0) {
+        note_call(t, f, tgid, depth);
+    }
     if (LTN_COOKIE_MAY_HANG(cookie) || entry_only) {
         if (depth == 0 && !entry_only) {
             enter_outermost(t, f, tgid, (ltn_u32)task->pid);
@@ -659,6 +626,23 @@ static __always_inline void emit_comm(struct ltn_frame *f, ltn_u64 pid_tgid,
     bpf_ringbuf_submit(e, wake_flag(&calls));
 }
 
+static __always_inline void emit_graph(struct ltn_frame *f, ltn_u64 pid_tgid,
+                                       const struct measured *m, ltn_u32 weight)
+{
+    struct ltn_event_graph *e = bpf_ringbuf_reserve(&calls, sizeof(*e), 0);
+    if (!e) {
+        count_drop(LTN_DROP_RING_CALLS);
+        return;
+    }
+    fill_call(&e->call, f, pid_tgid, LTN_EVENT_GRAPH, sizeof(*e));
+    fill_measured(&e->call, m);
+    e->call.weight = weight;
+    e->exec = f->out_ptr;
+    e->collectives = f->collectives;
+    e->signature = f->sequence;
+    bpf_ringbuf_submit(e, wake_flag(&calls));
+}
+
 static __always_inline void emit_call(struct ltn_frame *f, ltn_u64 pid_tgid,
                                       const struct measured *m, ltn_u32 weight)
 {
@@ -712,7 +696,7 @@ static __always_inline int always_kept(const struct ltn_frame *f)
 {
     ltn_u32 cls = LTN_COOKIE_CLASS(f->cookie);
     return (f->flags & LTN_CALL_PEERS) || cls == LTN_CLASS_COLLECTIVE || cls == LTN_CLASS_COMM ||
-           cls == LTN_CLASS_CONTEXT;
+           cls == LTN_CLASS_CONTEXT || (cls == LTN_CLASS_GRAPH && f->collectives != 0);
 }
 
 /* The weight of a record that would stand for `weight` calls; 0 = it is left out, because records
@@ -776,6 +760,8 @@ static __always_inline void emit(struct pt_regs *ctx, struct task_struct *task, 
         emit_collective(f, pid_tgid, m);
     } else if (cls == LTN_CLASS_COMM) {
         emit_comm(f, pid_tgid, m);
+    } else if (LTN_COOKIE_DECODER(f->cookie) == LTN_DECODE_GRAPH_LAUNCH) {
+        emit_graph(f, pid_tgid, m, weight);
     } else {
         emit_call(f, pid_tgid, m, weight);
     }
@@ -831,6 +817,9 @@ static __always_inline int leave(struct pt_regs *ctx, ltn_u64 cookie)
         leave_comm_init(f, LTN_COOKIE_DECODER(cookie), tgid);
     } else if (cls == LTN_CLASS_EVENT && LTN_COOKIE_DECODER(cookie) == LTN_DECODE_ASYNC_ERROR) {
         take_async_error(f, &m);
+    }
+    if (cls == LTN_CLASS_GRAPH && !(f->flags & LTN_CALL_NESTED)) {
+        leave_graph(f, tgid);
     }
     if (task->nvcsw != f->voluntary) {
         f->flags |= LTN_CALL_SLEPT;

@@ -22,7 +22,7 @@ typedef int32_t ltn_s32;
 typedef uint64_t ltn_u64;
 #endif
 
-#define LTN_ABI_VERSION 2
+#define LTN_ABI_VERSION 3
 #define LTN_COMM_BYTES  16
 
 /* What kind of call an op is; decides what is emitted and how a wait inside it is read. */
@@ -72,9 +72,18 @@ enum ltn_decoder {
     LTN_DECODE_ARRAY,    /* cudaMallocArray: description of an element, width, height */
     LTN_DECODE_ARRAY_3D, /* cudaMalloc3DArray: ..., extent by value */
     LTN_DECODE_CU_ARRAY, /* argument [a] points at a CUDA_ARRAY_DESCRIPTOR */
-    LTN_DECODE_CU_ARRAY_3D, /* ... CUDA_ARRAY3D_DESCRIPTOR */
-    LTN_DECODE_ASYNC_ERROR, /* communicator = argument 0; what counts as the result is stored at
-                               argument 1 */
+    LTN_DECODE_CU_ARRAY_3D,   /* ... CUDA_ARRAY3D_DESCRIPTOR */
+    LTN_DECODE_ASYNC_ERROR,   /* communicator = argument 0; what counts as the result is stored at
+                                 argument 1 */
+    LTN_DECODE_EVENT_RECORD,  /* event = argument [a], stream = [b] */
+    LTN_DECODE_EVENT_WAIT,    /* the same: the stream waits for the event */
+    LTN_DECODE_CAPTURE_BEGIN, /* graph to go on with = argument [a] when set, stream = [b] */
+    LTN_DECODE_CAPTURE_END,   /* graph is stored at argument [a], stream = [b] */
+    LTN_DECODE_GRAPH_INSTANTIATE, /* graph = argument [a], executable is stored at [b] */
+    LTN_DECODE_GRAPH_UPDATE,      /* executable = argument [a], graph = [b] */
+    LTN_DECODE_GRAPH_LAUNCH,      /* executable = argument [a], stream = [b] */
+    LTN_DECODE_GRAPH_DESTROY,     /* graph = argument [a] */
+    LTN_DECODE_EXEC_DESTROY,      /* executable = argument [a] */
 };
 
 /*
@@ -145,6 +154,7 @@ enum ltn_event_type {
     LTN_EVENT_SEEN,
     LTN_EVENT_STACK,
     LTN_EVENT_PYTHON_CODE, /* struct ltn_event_python_code of bpf/python_event.h */
+    LTN_EVENT_GRAPH,
 };
 
 struct ltn_event_hdr {
@@ -156,12 +166,13 @@ struct ltn_event_hdr {
     ltn_u64 time_ns;  /* CLOCK_MONOTONIC; for calls the time of entry */
 };
 
-#define LTN_CALL_SLOW    0x01
-#define LTN_CALL_FAILED  0x02
-#define LTN_CALL_NESTED  0x04 /* made inside another traced call */
-#define LTN_CALL_PEERS   0x08 /* a collective was outstanding: the wait may be for peers */
-#define LTN_CALL_SLEPT   0x10 /* gave the CPU away on its own at least once */
-#define LTN_CALL_UNTIMED 0x20 /* no return probe: duration and result are not known */
+#define LTN_CALL_SLOW     0x01
+#define LTN_CALL_FAILED   0x02
+#define LTN_CALL_NESTED   0x04 /* made inside another traced call */
+#define LTN_CALL_PEERS    0x08 /* a collective was outstanding: the wait may be for peers */
+#define LTN_CALL_SLEPT    0x10 /* gave the CPU away on its own at least once */
+#define LTN_CALL_UNTIMED  0x20 /* no return probe: duration and result are not known */
+#define LTN_CALL_CAPTURED 0x40 /* recorded into a graph: nothing ran */
 
 /* The time of one call: wall = on-CPU + run queue + blocked. */
 struct ltn_event_call {
@@ -204,6 +215,14 @@ struct ltn_event_collective {
     ltn_s32 rank;
     ltn_s32 ranks;
     ltn_u32 reserved;
+};
+
+/* The launch of an executable graph. */
+struct ltn_event_graph {
+    struct ltn_event_call call;
+    ltn_u64 exec;
+    ltn_u64 collectives; /* that the launch issued anew */
+    ltn_u64 signature;   /* hash of them, the same for each launch of the same recording */
 };
 
 /* A communicator came into being or ended. */
@@ -275,6 +294,8 @@ struct ltn_op_stats {
     ltn_u64 off_cpu_ns;
     ltn_u64 run_queue_ns;
     ltn_u64 max_ns;
+    ltn_u64 replayed; /* calls that launches of graphs stood for; not among calls */
+    ltn_u64 replayed_bytes;
     ltn_u32 hist[LTN_HIST_BUCKETS];
 };
 
@@ -332,6 +353,35 @@ struct ltn_comm_state {
     ltn_s32 ranks;
     ltn_u32 splits;
     ltn_u32 reserved;
+};
+
+/* Map graphs: the calls that one launch of a graph stands for. The same value for a capture that is
+ * open (handle: a number of its own), for a graph, and for an executable made of it. */
+enum ltn_graph_kind { LTN_GRAPH_OPEN = 0, LTN_GRAPH_DONE, LTN_GRAPH_EXEC };
+struct ltn_graph_key {
+    ltn_u64 handle;
+    ltn_u32 tgid;
+    ltn_u32 kind; /* enum ltn_graph_kind */
+};
+#define LTN_GRAPH_OPS   24
+#define LTN_GRAPH_COMMS 8
+struct ltn_graph_op {
+    ltn_u32 op; /* 0 = unused */
+    ltn_u32 calls;
+    ltn_u64 bytes;
+};
+struct ltn_graph_comm {
+    ltn_u64 comm; /* its pointer in the process; 0 = unused */
+    ltn_u64 bytes;
+    ltn_u64 signature;
+    ltn_u32 collectives;
+    ltn_u32 p2p;
+};
+struct ltn_graph {
+    ltn_u64 collectives; /* sends and receives among them */
+    ltn_u64 signature;
+    struct ltn_graph_op ops[LTN_GRAPH_OPS];
+    struct ltn_graph_comm comms[LTN_GRAPH_COMMS];
 };
 
 /* Map preemptors: who had the CPU while a traced thread waited for it. */
@@ -485,6 +535,7 @@ enum ltn_drop {
     LTN_DROP_MAP_HOST,    /* no room in a map of a host family */
     LTN_DROP_RING_STACKS, /* the calls ring had no room for a stack, or for what one names */
     LTN_DROP_STACK_STATE, /* no memory to take a stack in, or to remember that it was sent */
+    LTN_DROP_GRAPH, /* no room for a graph, or for one more kind of call or communicator in it */
     LTN_DROPS,
 };
 
@@ -539,6 +590,8 @@ _Static_assert(sizeof(struct ltn_event_call) == 96, "call record is part of the 
 _Static_assert(sizeof(struct ltn_event_sync) == 200, "sync record is part of the ABI");
 _Static_assert(sizeof(struct ltn_event_collective) == 136, "collective record is part of the ABI");
 _Static_assert(sizeof(struct ltn_event_comm) == 128, "communicator record is part of the ABI");
+_Static_assert(sizeof(struct ltn_event_graph) == 120, "graph record is part of the ABI");
+_Static_assert(sizeof(struct ltn_graph) == 656, "part of the ABI");
 _Static_assert(sizeof(struct ltn_event_process) == 56, "process record is part of the ABI");
 _Static_assert(sizeof(struct ltn_python_frame) == 24, "Python frame is part of the ABI");
 _Static_assert(sizeof(struct ltn_event_stack) == 3640, "stack record is part of the ABI");

@@ -29,6 +29,10 @@ const volatile ltn_u32 mark_victim_is_pid = 0; /* old prototype of the tracepoin
 /* Written by user space at any time. */
 volatile struct ltn_bpf_control control = {.thin = 1};
 
+/* Captures of graphs that are open now, in all processes. While there are none, which is nearly
+ * always, no call asks whether it is part of one. */
+volatile ltn_u32 capturing = 0;
+
 #define LTN_FRAME_COUNTED     0x100 /* the call stands in op_stats already */
 #define LTN_FRAME_LATE_HANDLE 0x200 /* the handle lies in user memory and was not read yet */
 #define LTN_FRAME_IMPOSSIBLE  0x400 /* an argument was read as what it cannot be */
@@ -96,6 +100,8 @@ struct ltn_task {
 struct ltn_process {
     ltn_u64 collectives;
     ltn_u64 synced;
+    ltn_u32 capturing; /* its part of the global of that name */
+    ltn_u32 reserved;
 };
 
 struct {
@@ -144,6 +150,28 @@ struct {
     __type(key, struct ltn_comm_key);
     __type(value, struct ltn_comm_state);
 } comms SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(map_flags, BPF_F_NO_PREALLOC);
+    __uint(max_entries, 8192);
+    __type(key, struct ltn_graph_key);
+    __type(value, struct ltn_graph);
+} graphs SEC(".maps");
+
+/* Streams that are being captured, and events that carry a capture to other streams: the key of the
+ * capture in `graphs`. An entry outlives its capture, and then leads nowhere. */
+struct capture_member {
+    ltn_u64 handle;
+    ltn_u32 tgid;
+    ltn_u32 is_event;
+};
+struct {
+    __uint(type, BPF_MAP_TYPE_LRU_HASH);
+    __uint(max_entries, 4096);
+    __type(key, struct capture_member);
+    __type(value, ltn_u64);
+} capture_members SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_LRU_HASH);

@@ -205,16 +205,22 @@ static __always_inline void enter_collective(struct ltn_frame *f, ltn_u32 tgid,
 {
     struct ltn_comm_key key = {.comm = f->handle, .tgid = tgid};
     struct ltn_comm_state *c = bpf_map_lookup_elem(&comms, &key);
-    __sync_fetch_and_add(&p->collectives, 1);
     ltn_u64 elements = f->bytes;
     f->out_ptr = elements; /* carried to the record as count */
     f->bytes = elements * data_type_bytes(f->kind);
+    if (c) {
+        f->comm_id = c->comm_id;
+        f->rank = c->rank;
+        f->ranks = c->ranks;
+        f->sequence = c->sequence;
+    }
+    if (f->flags & LTN_CALL_CAPTURED) {
+        return; /* nothing was issued: the launches of the graph will do that */
+    }
+    __sync_fetch_and_add(&p->collectives, 1);
     if (!c) {
         return;
     }
-    f->comm_id = c->comm_id;
-    f->rank = c->rank;
-    f->ranks = c->ranks;
     c->last_ns = f->enter_ns;
     __sync_fetch_and_add(&c->count_sum, f->bytes);
     if (LTN_COOKIE_FLAGS(f->cookie) & LTN_OP_P2P) {

@@ -16,6 +16,7 @@ int on_exec(struct bpf_raw_tracepoint_args *ctx)
         bpf_core_read(p->comm, sizeof(p->comm), &task->comm);
     }
     python_gone(tgid);
+    captures_gone(tgid);
     if (p || bpf_map_lookup_elem(&processes, &tgid)) {
         emit_process(LTN_EVENT_EXEC, task, tgid, BPF_CORE_READ(task, real_parent, tgid), 0);
     }
@@ -64,6 +65,7 @@ int on_exit(struct bpf_raw_tracepoint_args *ctx)
     }
     bpf_map_delete_elem(&scope_tgids, &tgid);
     python_gone(tgid);
+    captures_gone(tgid);
     return 0;
 }
 

@@ -212,8 +212,20 @@ static void on_sync(struct ltn_aggregate *a, struct ltn_cap_proc *p, const struc
 static void on_collective(struct ltn_aggregate *a, struct ltn_cap_proc *p,
                           const struct ltn_event_collective *e)
 {
-    ltn_steps_add_collective(&p->steps, e->comm_id, e->call.op, e->count, e->data_type);
+    if (!(e->call.flags &
+          LTN_CALL_CAPTURED)) { /* else the launches of its graph are in its place */
+        ltn_steps_add_collective(&p->steps, e->comm_id, e->call.op, e->count, e->data_type);
+    }
     keep_call(a, p, &e->call, 0, e->comm_id, e->sequence);
+}
+
+static void on_graph(struct ltn_aggregate *a, struct ltn_cap_proc *p,
+                     const struct ltn_event_graph *e)
+{
+    if (e->collectives > 0) {
+        ltn_steps_add_graph(&p->steps, e->signature, e->collectives);
+    }
+    keep_call(a, p, &e->call, 0, 0, 0);
 }
 
 static void on_process(struct ltn_aggregate *a, const struct ltn_event_process *e)
@@ -250,6 +262,7 @@ static void on_record(struct ltn_aggregate *a, const unsigned char *data, size_t
         struct ltn_event_collective collective;
         struct ltn_event_comm comm;
         struct ltn_event_process process;
+        struct ltn_event_graph graph;
     } e;
     static const size_t sizes[] = {
         [LTN_EVENT_CALL] = sizeof(e.call),
@@ -261,6 +274,7 @@ static void on_record(struct ltn_aggregate *a, const unsigned char *data, size_t
         [LTN_EVENT_FORK] = sizeof(e.process),
         [LTN_EVENT_OOM] = sizeof(e.process),
         [LTN_EVENT_SEEN] = sizeof(e.process),
+        [LTN_EVENT_GRAPH] = sizeof(e.graph),
     };
     memcpy(&e.hdr, data, sizeof(e.hdr));
     if (e.hdr.type == LTN_EVENT_STACK) {
@@ -278,7 +292,7 @@ static void on_record(struct ltn_aggregate *a, const unsigned char *data, size_t
         return;
     }
     memcpy(&e, data, size);
-    if (e.hdr.type >= LTN_EVENT_EXEC) {
+    if (e.hdr.type >= LTN_EVENT_EXEC && e.hdr.type != LTN_EVENT_GRAPH) {
         on_process(a, &e.process);
         return;
     }
@@ -293,6 +307,9 @@ static void on_record(struct ltn_aggregate *a, const unsigned char *data, size_t
         break;
     case LTN_EVENT_COLLECTIVE:
         on_collective(a, p, &e.collective);
+        break;
+    case LTN_EVENT_GRAPH:
+        on_graph(a, p, &e.graph);
         break;
     case LTN_EVENT_COMM:
         keep_call(a, p, &e.call, 0, e.comm.comm_id, 0);
@@ -385,6 +402,33 @@ static void find_ended(struct ltn_aggregate *a)
     }
 }
 
+struct graph_sweep {
+    int map;
+    uint32_t tgid;
+};
+
+static void forget_graph(const void *key, const void *value, void *arg)
+{
+    const struct graph_sweep *s = arg;
+    struct ltn_graph_key k;
+    (void)value;
+    memcpy(&k, key, sizeof(k));
+    if (k.tgid == s->tgid) {
+        (void)bpf_map_delete_elem(s->map, &k);
+    }
+}
+
+/* Did it call anything to do with graphs? */
+static bool has_graphs(const struct ltn_cap_proc *p)
+{
+    for (unsigned i = 1; i < LTN_OP_COUNT; i++) {
+        if (p->ops[i] != NULL && ltn_op_get(i)->op_class == LTN_CLASS_GRAPH) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Takes an ended process out of the kernel's maps and out of the table. */
 static void forget(struct ltn_aggregate *a, struct ltn_cap_proc *p)
 {
@@ -403,6 +447,12 @@ static void forget(struct ltn_aggregate *a, struct ltn_cap_proc *p)
     }
     for (size_t i = 0; i < p->preemptor_count; i++) {
         (void)bpf_map_delete_elem(m->preemptors, &p->preemptors[i].key);
+    }
+    if (has_graphs(p)) {
+        struct graph_sweep sweep = {.map = m->graphs, .tgid = p->tgid};
+        a->stats.read_errors +=
+            ltn_kernel_map_each(m->graphs, sizeof(struct ltn_graph_key), sizeof(struct ltn_graph),
+                                forget_graph, &sweep) < 0;
     }
     (void)bpf_map_delete_elem(m->processes, &p->tgid);
     ltn_procs_drop(&a->procs, p->tgid);

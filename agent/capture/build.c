@@ -45,6 +45,8 @@ static int build_ops(struct ltn_arena *a, const struct ltn_cap_proc *p, struct l
             .errors_total = op->last.errors,
             .bytes_total = op->last.bytes,
             .duration_total_ns = op->last.duration_ns,
+            .replayed_total = op->last.replayed,
+            .replayed_bytes_total = op->last.replayed_bytes,
             .calls = op->delta.calls,
             .returns = op->delta.returns,
             .errors = op->delta.errors,
@@ -53,6 +55,8 @@ static int build_ops(struct ltn_arena *a, const struct ltn_cap_proc *p, struct l
             .off_cpu_ns = op->delta.off_cpu_ns,
             .run_queue_ns = op->delta.run_queue_ns,
             .max_ns = op->last.max_ns,
+            .replayed = op->delta.replayed,
+            .replayed_bytes = op->delta.replayed_bytes,
             .hist = hist,
             .hist_total = hist_total,
         };

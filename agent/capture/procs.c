@@ -126,6 +126,8 @@ void ltn_procs_read_op(struct ltn_procs *t, const struct ltn_op_key *key,
     op->delta.duration_ns += now->duration_ns - last->duration_ns;
     op->delta.off_cpu_ns += now->off_cpu_ns - last->off_cpu_ns;
     op->delta.run_queue_ns += now->run_queue_ns - last->run_queue_ns;
+    op->delta.replayed += now->replayed - last->replayed;
+    op->delta.replayed_bytes += now->replayed_bytes - last->replayed_bytes;
     for (unsigned i = 0; i < LTN_HIST_BUCKETS; i++) {
         /* Both count modulo 2^32. The histogram may be a call ahead of the counters; it says itself
          * how many it has. */

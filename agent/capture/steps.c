@@ -13,9 +13,10 @@ void ltn_steps_init(struct ltn_steps *s)
     memset(s, 0, sizeof(*s));
 }
 
-static void add(struct ltn_steps *s, uint64_t token)
+static void add(struct ltn_steps *s, uint64_t token, uint32_t collectives)
 {
     s->tokens[s->seen % LTN_STEPS_TOKENS] = token;
+    s->collectives[s->seen % LTN_STEPS_TOKENS] = collectives;
     s->seen++;
 }
 
@@ -29,12 +30,24 @@ void ltn_steps_add_collective(struct ltn_steps *s, uint64_t comm_id, uint32_t op
                               uint32_t data_type)
 {
     uint64_t token = mix(mix(mix(comm_id, op), count), data_type);
-    add(s, token == LTN_STEPS_WAIT ? LTN_STEPS_WAIT + 1 : token);
+    add(s, token == LTN_STEPS_WAIT ? LTN_STEPS_WAIT + 1 : token, 1);
+}
+
+void ltn_steps_add_graph(struct ltn_steps *s, uint64_t signature, uint64_t collectives)
+{
+    uint64_t token = mix(mix(0, signature), collectives);
+    add(s, token == LTN_STEPS_WAIT ? LTN_STEPS_WAIT + 1 : token,
+        collectives < UINT32_MAX ? (uint32_t)collectives : UINT32_MAX);
 }
 
 void ltn_steps_add_wait(struct ltn_steps *s)
 {
-    add(s, LTN_STEPS_WAIT);
+    add(s, LTN_STEPS_WAIT, 0);
+}
+
+static uint32_t collectives_at(const struct ltn_steps *s, uint64_t back)
+{
+    return s->collectives[(s->seen - 1 - back) % LTN_STEPS_TOKENS];
 }
 
 /* The token `back` places before the newest. */
@@ -68,12 +81,14 @@ bool ltn_steps_find(struct ltn_steps *s)
             continue;
         }
         uint32_t waits = 0;
+        uint64_t collectives = 0;
         for (uint32_t i = 0; i < lag; i++) {
             waits += token_at(s, i) == LTN_STEPS_WAIT;
+            collectives += collectives_at(s, i);
         }
         s->period = lag;
         s->waits_per_step = waits;
-        s->collectives_per_step = lag - waits;
+        s->collectives_per_step = collectives < UINT32_MAX ? (uint32_t)collectives : UINT32_MAX;
         break;
     }
     return s->period != 0;

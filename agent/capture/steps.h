@@ -19,9 +19,10 @@
 #define LTN_STEPS_WAIT 1ULL
 
 struct ltn_steps {
-    uint64_t tokens[LTN_STEPS_TOKENS]; /* ring */
+    uint64_t tokens[LTN_STEPS_TOKENS];      /* ring */
+    uint32_t collectives[LTN_STEPS_TOKENS]; /* that each token stands for */
     uint64_t seen;
-    uint32_t period; /* tokens per step; 0 = not known */
+    uint32_t period; /* tokens per step, a launch of a graph is one; 0 = not known */
     uint32_t waits_per_step;
     uint32_t collectives_per_step;
 };
@@ -32,6 +33,9 @@ void ltn_steps_init(struct ltn_steps *s);
 /* Adds the token of a collective: what makes it the same call in the next step. */
 void ltn_steps_add_collective(struct ltn_steps *s, uint64_t comm_id, uint32_t op, uint64_t count,
                               uint32_t data_type);
+
+/* Adds the launch of a graph in which that many collectives (at least one) are recorded. */
+void ltn_steps_add_graph(struct ltn_steps *s, uint64_t signature, uint64_t collectives);
 
 /* Adds a blocking call with a collective outstanding. */
 void ltn_steps_add_wait(struct ltn_steps *s);

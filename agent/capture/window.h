@@ -46,6 +46,8 @@ struct ltn_op_window {
     uint64_t errors_total;
     uint64_t bytes_total;
     uint64_t duration_total_ns;
+    uint64_t replayed_total; /* see replayed */
+    uint64_t replayed_bytes_total;
     uint64_t calls;
     uint64_t returns; /* calls whose duration was measured: the sum of hist */
     uint64_t errors;
@@ -53,7 +55,10 @@ struct ltn_op_window {
     uint64_t duration_ns;
     uint64_t off_cpu_ns;
     uint64_t run_queue_ns;
-    uint64_t max_ns;            /* since the process was first seen */
+    uint64_t max_ns;   /* since the process was first seen */
+    uint64_t replayed; /* calls that launches of graphs issued anew: in no other member, and without
+                          durations */
+    uint64_t replayed_bytes;
     const uint32_t *hist;       /* LTN_HIST_BUCKETS counts of this window */
     const uint64_t *hist_total; /* the same since the process was first seen */
 };

@@ -9,6 +9,7 @@
 #define ERROR_QUIET      6
 #define COLD_MIN_NS      500e6
 #define COLD_MAX_NS      (300 * LTN_NS_PER_S) /* a start that takes longer is another matter */
+#define START_ERROR_NS   LTN_NS_PER_S /* a process may have started that much later than it says */
 #define RESULT_MEMORY    2
 #define RESULT_NOT_READY 600
 #define RESULT_UNLOADING 4   /* the program ends */
@@ -171,8 +172,10 @@ void ltn_causal_cold(struct ltn_causal *c, struct causal_proc *p, const struct l
         return;
     }
     t->done = true;
-    /* A process that was there before the agent had its first calls unseen. */
-    if (t->ready_ns <= t->first_ns || p->start_ns < c->first_window_ns || is_restart(c, p)) {
+    /* A process that was there before the agent had its first calls unseen. Its start is counted
+     * from the boot, which is known to the whole second below. */
+    if (t->ready_ns <= t->first_ns || p->start_ns + START_ERROR_NS <= c->first_window_ns ||
+        is_restart(c, p)) {
         return;
     }
     double took = (double)(t->ready_ns - t->first_ns);

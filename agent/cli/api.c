@@ -13,8 +13,12 @@ int ltn_api_start(const struct ltn_agent_options *o, const char *by_default, con
     if (listen == NULL || listen[0] == '\0' || strcmp(listen, "off") == 0) {
         return 0;
     }
-    const struct ltn_serve_opts opts = {
-        .listen = listen, .token_file = o->api_token_file, .db_path = db_path, .node = o->node};
+    const struct ltn_serve_opts opts = {.listen = listen,
+                                        .token_file = o->api_token_file,
+                                        .cert_file = o->api_cert_file,
+                                        .key_file = o->api_key_file,
+                                        .db_path = db_path,
+                                        .node = o->node};
     int rc = ltn_serve_start(&opts, ret, info);
     if (rc < 0 && rc != LTN_ERR_CONFIG) {
         ltn_log_warn("no local API: %s; choose another address with --listen", info->msg);

@@ -66,6 +66,16 @@ static int push_conf(const struct agent_run *a, struct ltn_push_conf *c, struct 
     if (rc == 0 && a->o.collector[0] != '\0') {
         rc = ltn_push_conf_endpoint(c, a->o.collector, info);
     }
+    const struct ltn_push_tls_conf tls = {.ca_file = a->o.collector_ca_file,
+                                          .cert_file = a->o.collector_cert_file,
+                                          .key_file = a->o.collector_key_file,
+                                          .server_name = a->o.collector_server_name};
+    if (rc == 0) {
+        rc = ltn_push_conf_tls(c, &tls, info);
+    }
+    for (size_t i = 0; rc == 0 && i < c->note_count; i++) {
+        ltn_log_warn("%s", c->notes[i]);
+    }
     if (rc == 0 && !ltn_copy_str(c->token_file, sizeof(c->token_file), a->o.token_file)) {
         rc = ltn_errinfo_set(info, LTN_ERR_CONFIG, "--token-file: the path is too long");
     }

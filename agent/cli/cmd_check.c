@@ -267,7 +267,14 @@ static void check_collector(struct check *c)
         ltn_http_client_free(client);
         return;
     }
-    const struct ltn_http_call call = {.url = url, .timeout_ns = COLLECTOR_WAIT_NS};
+    const struct ltn_agent_options *o = &c->o;
+    const struct ltn_http_call call = {
+        .url = url,
+        .timeout_ns = COLLECTOR_WAIT_NS,
+        .ca_file = o->collector_ca_file[0] != '\0' ? o->collector_ca_file : NULL,
+        .cert_file = o->collector_cert_file[0] != '\0' ? o->collector_cert_file : NULL,
+        .key_file = o->collector_key_file[0] != '\0' ? o->collector_key_file : NULL,
+    };
     int rc = ltn_http_client_call(client, &call, &r);
     if (r.status != 0) {
         add(c, "collector", LTN_FINDING_OK, "reachable", "");

@@ -18,7 +18,7 @@
 struct dashboard_options {
     char *db;
     char *listen;
-    char *token_file;
+    char *token_file, *cert_file, *key_file;
 };
 
 #define AT(field) offsetof(struct dashboard_options, field)
@@ -35,6 +35,16 @@ static const struct ltn_conf_key keys[] = {
      .def = "127.0.0.1:8421",
      .flags = LTN_CONF_FLAG_ONLY | LTN_CONF_NOT_EMPTY,
      .doc = "Address to listen on; port 0: any free one."},
+    {.key = "api_cert_file",
+     .type = LTN_CONF_STRING,
+     .offset = AT(cert_file),
+     .arg = "FILE",
+     .doc = "Certificate, PEM; then TLS is spoken, and cleartext to this machine only."},
+    {.key = "api_key_file",
+     .type = LTN_CONF_STRING,
+     .offset = AT(key_file),
+     .arg = "FILE",
+     .doc = "Key of that certificate, PEM, without a password."},
     {.key = "api_token_file",
      .type = LTN_CONF_STRING,
      .offset = AT(token_file),
@@ -75,8 +85,11 @@ static int run(const struct dashboard_options *o)
     (void)sigaddset(&set, SIGINT);
     (void)sigaddset(&set, SIGTERM);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
-    const struct ltn_serve_opts opts = {
-        .listen = o->listen, .token_file = o->token_file, .db_path = path};
+    const struct ltn_serve_opts opts = {.listen = o->listen,
+                                        .token_file = o->token_file,
+                                        .cert_file = o->cert_file,
+                                        .key_file = o->key_file,
+                                        .db_path = path};
     int rc = ltn_serve_start(&opts, &s, &info);
     if (rc < 0) {
         (void)fprintf(stderr, "lanterne dashboard: %s\n", info.msg);

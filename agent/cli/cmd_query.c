@@ -35,6 +35,7 @@ struct query_options {
     char *reduce;
     char *collector;
     char *token_file;
+    char *ca_file, *cert_file, *key_file;
     bool json, csv;
 };
 
@@ -124,6 +125,24 @@ static const struct ltn_conf_key keys[] = {
      .offset = AT(token_file),
      .arg = "FILE",
      .doc = "File with the bearer token of the nodes' APIs, or of the collector's."},
+    {.key = "ca_file",
+     .type = LTN_CONF_STRING,
+     .offset = AT(ca_file),
+     .arg = "FILE",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "Certificates that https:// addresses are checked against instead of the system's."},
+    {.key = "cert_file",
+     .type = LTN_CONF_STRING,
+     .offset = AT(cert_file),
+     .arg = "FILE",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "Certificate to show there, PEM."},
+    {.key = "key_file",
+     .type = LTN_CONF_STRING,
+     .offset = AT(key_file),
+     .arg = "FILE",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .doc = "Its key; in the certificate's file when not given."},
     {.key = "json",
      .type = LTN_CONF_BOOL,
      .offset = AT(json),
@@ -296,6 +315,11 @@ static int reduce_and_print(const struct query_options *o, const struct ltn_rows
     return code;
 }
 
+static const char *or_null(const char *text)
+{
+    return text[0] != '\0' ? text : NULL;
+}
+
 static int run_nodes(const struct query_options *o, const char *sql)
 {
     char token[TOKEN_BYTES] = "";
@@ -309,6 +333,9 @@ static int run_nodes(const struct query_options *o, const char *sql)
                                          .node_count = o->nodes.n,
                                          .sql = sql,
                                          .token = token,
+                                         .ca_file = or_null(o->ca_file),
+                                         .cert_file = or_null(o->cert_file),
+                                         .key_file = or_null(o->key_file),
                                          .limit = o->limit,
                                          .timeout_ns = o->timeout_ns};
     if (rc == 0) {
@@ -351,6 +378,9 @@ static int run_collector(const struct query_options *o, const char *sql)
     const struct ltn_query_collector q = {
         .url = o->collector,
         .token = token,
+        .ca_file = or_null(o->ca_file),
+        .cert_file = or_null(o->cert_file),
+        .key_file = or_null(o->key_file),
         .sql = sql,
         .reduce = o->reduce[0] != '\0' ? o->reduce : NULL,
         .nodes = o->nodes.n > 0 ? (const char *const *)o->nodes.items : NULL,

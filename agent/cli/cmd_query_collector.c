@@ -242,6 +242,8 @@ int ltn_query_collector(const struct ltn_query_collector *q, FILE *out, FILE *er
             .timeout_ns = nodes_ns * (q->reduce != NULL ? 2 : 1) + MARGIN_NS,
             .max_response_bytes = MAX_RESPONSE_BYTES,
             .ca_file = q->ca_file,
+            .cert_file = q->cert_file,
+            .key_file = q->key_file,
         };
         int rc = ltn_http_client_call(client, &call, &result);
         code = rc == 0 ? show(q, &result, out, err) : explain_failure(q, &result, err);

@@ -63,6 +63,9 @@ static int call(struct ltn_http_client *c, const struct fanout *f, const char *a
         .bearer_token = f->o->token != NULL && f->o->token[0] != '\0' ? f->o->token : NULL,
         .timeout_ns = f->o->timeout_ns,
         .max_response_bytes = ANSWER_BYTES,
+        .ca_file = f->o->ca_file,
+        .cert_file = f->o->cert_file,
+        .key_file = f->o->key_file,
     };
     return ltn_http_client_call(c, &what, ret);
 }

@@ -18,8 +18,9 @@ struct ltn_fanout_opts {
     const char *const *nodes; /* "host:port" or a URL */
     size_t node_count;
     const char *sql;
-    const char *token; /* "" or NULL: none */
-    uint64_t limit;    /* rows of each node */
+    const char *token;                          /* "" or NULL: none */
+    const char *ca_file, *cert_file, *key_file; /* as of struct ltn_http_call */
+    uint64_t limit;                             /* rows of each node */
     uint64_t timeout_ns;
 };
 

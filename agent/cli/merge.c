@@ -37,8 +37,8 @@ static const struct table tables[] = {
     {"windows", "id,node_id,start_ns,end_ns,sequence", "KNiii"},
     {"op_windows",
      "window_id,proc_id,op_id,calls,returns,errors,bytes,duration_ns,off_cpu_ns,run_queue_ns,"
-     "max_ns,calls_total,hist",
-     "WPOiiiiiiiiib"},
+     "max_ns,calls_total,replayed,replayed_bytes,hist",
+     "WPOiiiiiiiiiiib"},
     {"rank_windows",
      "window_id,proc_id,tid,steps,steps_total,step_ns,self_ns,peer_wait_ns,on_cpu_ns,run_queue_ns,"
      "device_ns,futex_ns,read_ns,write_ns,poll_ns,sleep_ns,disk_ns,child_ns,fault_ns,other_ns,"
@@ -709,9 +709,9 @@ static int finish(struct merge *m)
 static void drop_output(const char *path)
 {
     char side[PATH_MAX + 8];
-    static const char *const ends[] = {"", "-wal", "-shm"};
-    for (size_t i = 0; i < LTN_ARRAY_SIZE(ends); i++) {
-        (void)snprintf(side, sizeof(side), "%s%s", path, ends[i]);
+    (void)unlink(path);
+    for (size_t i = 0; i < LTN_DB_SIDES; i++) {
+        (void)snprintf(side, sizeof(side), "%s%s", path, ltn_db_sides[i]);
         (void)unlink(side);
     }
 }

@@ -15,11 +15,12 @@ struct ltn_agent_options {
     char *cluster;
     char *collector;
     char *token_file;
+    char *collector_ca_file, *collector_cert_file, *collector_key_file, *collector_server_name;
     char *db;
     char *user;
     char *cgroup;
     char *listen; /* "auto": what the subcommand does when nothing is said */
-    char *api_token_file;
+    char *api_token_file, *api_cert_file, *api_key_file;
     char *support_bundle; /* check */
     struct ltn_conf_strings pids;
     struct ltn_conf_strings cuda_libs;

@@ -13,6 +13,8 @@ struct ltn_query_collector {
     const char *url;          /* of the collector's API, "http://host:8420"; "http://" may lack */
     const char *token;        /* NULL or "": none */
     const char *ca_file;      /* for https://; NULL: the system's */
+    const char *cert_file;    /* shown to the collector; NULL: none */
+    const char *key_file;     /* NULL: in cert_file */
     const char *sql;          /* one statement */
     const char *reduce;       /* second statement over the table fleet; NULL: none */
     const char *const *nodes; /* NULL: all */

@@ -73,6 +73,7 @@ struct ltn_probe_maps ltn_probes_maps(const struct ltn_probes *p)
         .in_flight = bpf_map__fd(s->maps.in_flight),
         .processes = bpf_map__fd(s->maps.processes),
         .comms = bpf_map__fd(s->maps.comms),
+        .graphs = bpf_map__fd(s->maps.graphs),
         .preemptors = bpf_map__fd(s->maps.preemptors),
         .slow_ns = bpf_map__fd(s->maps.slow_ns),
         .impossible = bpf_map__fd(s->maps.impossible),

@@ -93,6 +93,7 @@ struct ltn_probe_maps {
     int in_flight;
     int processes;
     int comms;
+    int graphs;
     int preemptors;
     int slow_ns;
     int impossible;

@@ -523,6 +523,8 @@ static int copy_conf(struct ltn_agent_control *c, const struct ltn_agent_control
     c->longest_backoff_ns =
         conf->longest_backoff_ns != 0 ? conf->longest_backoff_ns : LONGEST_BACKOFF_NS;
     c->ping_ns = conf->ping_interval_ns;
+    /* What is cleartext for HTTP stays so. */
+    t.insecure = t.insecure || !ltn_push_over_grpc(&t);
     t.protocol = LTN_PUSH_GRPC; /* the same port speaks both */
     int rc = ltn_push_sender_init(&c->sender, &t, LTN_RECORD_METRICS, info);
     if (rc == 0 && !c->sender.enabled) {

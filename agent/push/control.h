@@ -28,8 +28,9 @@ struct ltn_agent_control_conf {
 
 struct ltn_agent_control;
 
-/* Prepares the stream to where push sends metrics, with its token and headers. LTN_ERR_UNSUPPORTED
- * when that is reached over TLS, LTN_ERR_CONFIG, -ENOMEM. Free with ltn_agent_control_close. */
+/* Prepares the stream to where push sends metrics, with its token, headers and
+ * certificates. LTN_ERR_CONFIG,
+ * -ENOMEM. Free with ltn_agent_control_close. */
 int ltn_agent_control_open(const struct ltn_agent_control_conf *conf,
                            const struct ltn_push_conf *push, struct ltn_agent_control **ret_control,
                            struct ltn_errinfo *info) ltn_must_check;

@@ -320,7 +320,7 @@ int ltn_push_node(struct ltn_encoding *en)
 
 /* ---- operations of a process ---- */
 
-enum op_metric { OP_COUNT, OP_ERRORS, OP_IO, OP_DURATION, OP_METRICS };
+enum op_metric { OP_COUNT, OP_ERRORS, OP_IO, OP_REPLAYED, OP_DURATION, OP_METRICS };
 
 static int put_op_duration(struct ltn_encoding *en, const struct ltn_otlp_point *at,
                            const struct ltn_op_window *o)
@@ -356,6 +356,8 @@ static int put_op(struct ltn_encoding *en, enum op_metric which, const struct lt
         return ltn_push_int(en, at, o->errors_total);
     case OP_IO:
         return o->bytes_total > 0 ? ltn_push_int(en, at, o->bytes_total) : 0;
+    case OP_REPLAYED:
+        return o->replayed_total > 0 ? ltn_push_int(en, at, o->replayed_total) : 0;
     case OP_DURATION:
         return put_op_duration(en, at, o);
     case OP_METRICS:
@@ -379,6 +381,9 @@ static int put_op_metric(struct ltn_encoding *en, const struct ltn_proc_window *
                        "{call}",
                        LTN_OTLP_SUM},
         [OP_IO] = {{"gpu.cuda.operation.io", "gpu.nccl.operation.io"}, "By", LTN_OTLP_SUM},
+        [OP_REPLAYED] = {{"gpu.cuda.operation.replayed", "gpu.nccl.operation.replayed"},
+                         "{call}",
+                         LTN_OTLP_SUM},
         [OP_DURATION] = {{"gpu.cuda.operation.duration", "gpu.nccl.operation.duration"},
                          "s",
                          LTN_OTLP_EXP_HISTOGRAM},

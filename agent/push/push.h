@@ -18,7 +18,8 @@
 #include "record/record.h"
 
 enum ltn_push_protocol {
-    LTN_PUSH_AUTO, /* gRPC, or HTTP for https:// and for endpoints of OTEL_* not on port 4317 */
+    LTN_PUSH_AUTO, /* HTTP on port 4318, for https:// and endpoints of OTEL_* not on port 4317;
+                      else gRPC */
     LTN_PUSH_GRPC,
     LTN_PUSH_HTTP,
 };
@@ -36,8 +37,15 @@ struct ltn_push_target {
     char headers[LTN_PUSH_HEADERS_BYTES]; /* "k=v,k2=v2", values percent-encoded */
     uint64_t timeout_ns;
     bool gzip;
-    char ca_file[LTN_PUSH_ENDPOINT_BYTES]; /* "": the system's */
+    bool zstd;                               /* instead of gzip */
+    bool insecure;                           /* gRPC without a scheme: cleartext also for OTEL_* */
+    char ca_file[LTN_PUSH_ENDPOINT_BYTES];   /* "": the system's */
+    char cert_file[LTN_PUSH_ENDPOINT_BYTES]; /* shown to the collector; "": none */
+    char key_file[LTN_PUSH_ENDPOINT_BYTES];  /* its key; "": in cert_file */
+    char server_name[256];                   /* gRPC: name in the certificate; "": the host */
 };
+
+#define LTN_PUSH_MAX_NOTES 8
 
 struct ltn_push_conf {
     struct ltn_push_target metrics;
@@ -47,6 +55,14 @@ struct ltn_push_conf {
     uint64_t longest_backoff_ns; /* 0: 30 s */
     unsigned backfill_per_s;     /* backlog rows a second; 0: 10 */
     uint64_t flush_ns;           /* time for what runs and is left at stop; 0: 2 s */
+    /* What was asked for and is not done, for the log. */
+    char notes[LTN_PUSH_MAX_NOTES][160];
+    size_t note_count;
+};
+
+/* Certificates and the collector's name, for both signals; "" leaves what is there. */
+struct ltn_push_tls_conf {
+    const char *ca_file, *cert_file, *key_file, *server_name;
 };
 
 /* Defaults: no endpoint, 10 s, gzip. */
@@ -56,8 +72,14 @@ void ltn_push_conf_init(struct ltn_push_conf *c);
 int ltn_push_conf_endpoint(struct ltn_push_conf *c, const char *endpoint,
                            struct ltn_errinfo *info) ltn_must_check;
 
-/* Takes OTEL_EXPORTER_OTLP_{ENDPOINT,HEADERS,TIMEOUT,COMPRESSION,PROTOCOL,CERTIFICATE} and their
- * METRICS_ and LOGS_ forms from envp. LTN_ERR_CONFIG names the variable. */
+/* LTN_ERR_CONFIG when a text is too long. */
+int ltn_push_conf_tls(struct ltn_push_conf *c, const struct ltn_push_tls_conf *tls,
+                      struct ltn_errinfo *info) ltn_must_check;
+
+/* Takes OTEL_EXPORTER_OTLP_{ENDPOINT,INSECURE,HEADERS,TIMEOUT,COMPRESSION,PROTOCOL,CERTIFICATE,
+ * CLIENT_CERTIFICATE,CLIENT_KEY} and their METRICS_ and LOGS_ forms from envp, and the preferences
+ * about metrics. LTN_ERR_CONFIG names the variable whose value cannot be used; what is only a wish
+ * or is not known is named in the notes. */
 int ltn_push_conf_env(struct ltn_push_conf *c, char *const *envp,
                       struct ltn_errinfo *info) ltn_must_check;
 
@@ -66,8 +88,8 @@ bool ltn_push_conf_enabled(const struct ltn_push_conf *c);
 
 struct ltn_push;
 
-/* Prepares pushing from a record, which must outlive it. Checks the configuration (LTN_ERR_CONFIG,
- * LTN_ERR_UNSUPPORTED for gRPC over TLS). Free with ltn_push_close. */
+/* Prepares pushing from a record, which must outlive it. Checks the configuration
+ * (LTN_ERR_CONFIG) and reads the certificates. Free with ltn_push_close. */
 int ltn_push_open(const struct ltn_push_conf *c, struct ltn_record *record,
                   struct ltn_push **ret_push, struct ltn_errinfo *info) ltn_must_check;
 

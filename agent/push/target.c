@@ -30,18 +30,16 @@ static bool ends_in_port(const char *endpoint, const char *port)
     return n > m && strncmp(host + n - m, port, m) == 0;
 }
 
-static bool use_grpc(const struct ltn_push_target *t)
+bool ltn_push_over_grpc(const struct ltn_push_target *t)
 {
     if (t->protocol != LTN_PUSH_AUTO) {
         return t->protocol == LTN_PUSH_GRPC;
     }
-    if (after_scheme(t->endpoint, "https://") != NULL) {
-        return false;
-    }
     if (ends_in_port(t->endpoint, ":4318")) {
         return false;
     }
-    return !t->from_otel || ends_in_port(t->endpoint, ":4317");
+    bool https = after_scheme(t->endpoint, "https://") != NULL;
+    return (!t->from_otel && !https) || ends_in_port(t->endpoint, ":4317");
 }
 
 static int grpc_address(struct ltn_push_sender *s, const struct ltn_push_target *t,
@@ -49,12 +47,13 @@ static int grpc_address(struct ltn_push_sender *s, const struct ltn_push_target 
 {
     const char *host = after_scheme(t->endpoint, "http://");
     const char *port = host != NULL ? ":80" : ":4317";
-    if (after_scheme(t->endpoint, "https://") != NULL) {
-        return ltn_errinfo_set(info, LTN_ERR_UNSUPPORTED,
-                               "%.100s: gRPC over TLS is not spoken; use the protocol "
-                               "http/protobuf",
-                               t->endpoint);
+    const char *https = after_scheme(t->endpoint, "https://");
+    if (https != NULL) {
+        host = https;
+        port = ":443";
     }
+    /* Without a scheme the variables mean TLS unless told otherwise; the option means cleartext. */
+    s->secure = https != NULL || (host == NULL && t->from_otel && !t->insecure);
     if (host == NULL && strstr(t->endpoint, "://") != NULL) {
         return ltn_errinfo_set(info, LTN_ERR_CONFIG, "\"%.100s\" is no http:// or https:// address",
                                t->endpoint);
@@ -182,15 +181,50 @@ static bool parse_headers(struct ltn_push_sender *s, const char *text)
 
 /* ---- life ---- */
 
-static int make_client(struct ltn_push_sender *s)
+#define USER_AGENT "lanterne/" LTN_VERSION " OTel-OTLP-Exporter-C/" LTN_VERSION
+
+static const char *or_null(const char *text)
 {
-    if (!s->grpc) {
-        s->http_client = ltn_http_client_new();
-        return s->http_client != NULL ? 0 : -ENOMEM;
+    return text[0] != '\0' ? text : NULL;
+}
+
+static int make_grpc_client(struct ltn_push_sender *s, const struct ltn_push_target *t,
+                            struct ltn_errinfo *info)
+{
+    const struct ltn_tls_client_conf tls = {.ca_file = or_null(t->ca_file),
+                                            .cert_file = or_null(t->cert_file),
+                                            .key_file = or_null(t->key_file)};
+    if (s->secure) {
+        int rc = ltn_tls_client_new(&tls, &s->tls, info);
+        if (rc != 0) {
+            return rc;
+        }
     }
-    struct ltn_grpc_client_conf conf = {
-        .target = s->address, .gzip = s->gzip, .max_age_ns = CONNECTION_AGE_NS};
-    return ltn_grpc_client_new(&conf, &s->grpc_client);
+    const struct ltn_grpc_client_conf conf = {.target = s->address,
+                                              .gzip = s->gzip,
+                                              .zstd = s->zstd,
+                                              .user_agent = USER_AGENT,
+                                              .tls = s->tls,
+                                              .server_name = or_null(t->server_name),
+                                              .authority = or_null(t->server_name),
+                                              .max_age_ns = CONNECTION_AGE_NS};
+    int rc = ltn_grpc_client_new(&conf, &s->grpc_client);
+    return rc < 0 ? ltn_errinfo_set(info, rc, "%.100s: %s", s->address, ltn_err_str(rc)) : 0;
+}
+
+static int make_client(struct ltn_push_sender *s, const struct ltn_push_target *t,
+                       struct ltn_errinfo *info)
+{
+    if (s->grpc) {
+        return make_grpc_client(s, t, info);
+    }
+    if (t->server_name[0] != '\0') {
+        return ltn_errinfo_set(info, LTN_ERR_CONFIG,
+                               "another server name is for gRPC only, %.100s is reached by HTTP",
+                               s->address);
+    }
+    s->http_client = ltn_http_client_new();
+    return s->http_client != NULL ? 0 : ltn_errinfo_set(info, -ENOMEM, "out of memory");
 }
 
 int ltn_push_sender_init(struct ltn_push_sender *s, const struct ltn_push_target *t,
@@ -200,12 +234,15 @@ int ltn_push_sender_init(struct ltn_push_sender *s, const struct ltn_push_target
     *s = (struct ltn_push_sender){.enabled = t->endpoint[0] != '\0',
                                   .timeout_ns = t->timeout_ns,
                                   .gzip = t->gzip,
+                                  .zstd = t->zstd,
                                   .path = metrics ? LTN_OTLP_GRPC_METRICS : LTN_OTLP_GRPC_LOGS};
     if (!s->enabled) {
         return 0;
     }
-    s->grpc = use_grpc(t);
+    s->grpc = ltn_push_over_grpc(t);
     (void)ltn_copy_str(s->ca_file, sizeof(s->ca_file), t->ca_file);
+    (void)ltn_copy_str(s->cert_file, sizeof(s->cert_file), t->cert_file);
+    (void)ltn_copy_str(s->key_file, sizeof(s->key_file), t->key_file);
     int rc = s->grpc
                  ? grpc_address(s, t, info)
                  : http_address(s, t, metrics ? LTN_OTLP_HTTP_METRICS : LTN_OTLP_HTTP_LOGS, info);
@@ -215,13 +252,13 @@ int ltn_push_sender_init(struct ltn_push_sender *s, const struct ltn_push_target
     if (!parse_headers(s, t->headers)) {
         return ltn_errinfo_set(info, LTN_ERR_CONFIG, "the headers for the collector are malformed");
     }
-    rc = make_client(s);
-    return rc < 0 ? ltn_errinfo_set(info, rc, "%.100s: %s", s->address, ltn_err_str(rc)) : 0;
+    return make_client(s, t, info);
 }
 
 void ltn_push_sender_done(struct ltn_push_sender *s)
 {
     ltn_grpc_client_free(s->grpc_client);
+    ltn_tls_client_free(s->tls);
     ltn_http_client_free(s->http_client);
     *s = (struct ltn_push_sender){0};
 }
@@ -305,7 +342,11 @@ static void send_http(struct ltn_push_sender *s, const char *token, const void *
                                  .timeout_ns = s->timeout_ns,
                                  .cut_ns = s->cut_ns,
                                  .gzip = s->gzip,
-                                 .ca_file = s->ca_file[0] != '\0' ? s->ca_file : NULL};
+                                 .zstd = s->zstd,
+                                 .user_agent = USER_AGENT,
+                                 .ca_file = or_null(s->ca_file),
+                                 .cert_file = or_null(s->cert_file),
+                                 .key_file = or_null(s->key_file)};
     struct ltn_http_result result;
     int rc = ltn_http_client_call(s->http_client, &call, &result);
     if (rc == 0) {

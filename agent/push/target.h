@@ -4,6 +4,7 @@
 #define LTN_PUSH_TARGET_H
 
 #include "http/client.h"
+#include "http/tls.h"
 #include "push/push.h"
 
 struct ltn_push_header {
@@ -20,8 +21,11 @@ struct ltn_push_sender {
     size_t header_count;
     _Atomic uint64_t *cut_ns; /* as of struct ltn_grpc_call; set by the owner, NULL: none */
     uint64_t timeout_ns;
-    bool gzip;
+    bool gzip, zstd;
     char ca_file[LTN_PUSH_ENDPOINT_BYTES];
+    char cert_file[LTN_PUSH_ENDPOINT_BYTES], key_file[LTN_PUSH_ENDPOINT_BYTES];
+    bool secure;                /* gRPC over TLS */
+    struct ltn_tls_client *tls; /* of grpc_client */
     struct ltn_grpc_client *grpc_client;
     struct ltn_http_client *http_client;
 };
@@ -37,7 +41,10 @@ struct ltn_push_answer {
     char verdict[256]; /* "" when none was given */
 };
 
-/* Works out the address and headers. LTN_ERR_CONFIG, LTN_ERR_UNSUPPORTED. */
+/* How the target is spoken to. */
+bool ltn_push_over_grpc(const struct ltn_push_target *t);
+
+/* Works out the address and headers, reads the certificates. LTN_ERR_CONFIG, -errno. */
 int ltn_push_sender_init(struct ltn_push_sender *s, const struct ltn_push_target *t,
                          enum ltn_record_signal signal, struct ltn_errinfo *info) ltn_must_check;
 void ltn_push_sender_done(struct ltn_push_sender *s);

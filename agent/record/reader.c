@@ -45,6 +45,8 @@ static int stand_in(struct ltn_db *db)
          ltn_record_before_coverage},
         {"SELECT count(*) FROM pragma_table_info('agent_health') WHERE name = 'detail'",
          ltn_record_before_price},
+        {"SELECT count(*) FROM pragma_table_info('op_windows') WHERE name = 'replayed'",
+         ltn_record_before_replays},
     };
     int rc = 0;
     for (size_t i = 0; i < LTN_ARRAY_SIZE(steps) && rc == 0; i++) {

@@ -189,6 +189,23 @@ static const char version_coverage[] =
     "ALTER TABLE agent_health ADD COLUMN silent_total INTEGER NOT NULL DEFAULT 0;\n"
     "ALTER TABLE agent_health ADD COLUMN attach_delay_max_ns INTEGER NOT NULL DEFAULT 0;\n";
 
+/* What launches of graphs issued anew. */
+static const char version_replays[] =
+    "ALTER TABLE op_windows ADD COLUMN replayed INTEGER NOT NULL DEFAULT 0;\n"
+    "ALTER TABLE op_windows ADD COLUMN replayed_bytes INTEGER NOT NULL DEFAULT 0;\n"
+    "DROP VIEW op_stats;\n"
+    "CREATE VIEW op_stats AS SELECT n.name AS node, p.pid AS pid, s.text AS comm, o.source AS "
+    "source, o.name AS op,\n"
+    "  sum(w.calls) AS count, sum(w.errors) AS errors, sum(w.bytes) AS bytes, sum(w.duration_ns) "
+    "AS total_ns,\n"
+    "  CASE WHEN sum(w.returns) > 0 THEN sum(w.duration_ns) / sum(w.returns) END AS avg_ns, "
+    "max(w.max_ns) AS max_ns,\n"
+    "  NULL AS p50_ns, NULL AS p95_ns, NULL AS p99_ns, sum(w.replayed) AS replayed, "
+    "sum(w.replayed_bytes) AS replayed_bytes\n"
+    "  FROM op_windows w JOIN ops o ON o.id = w.op_id JOIN procs p ON p.id = w.proc_id\n"
+    "  JOIN nodes n ON n.id = p.node_id LEFT JOIN strings s ON s.id = p.comm_id GROUP BY "
+    "w.proc_id, w.op_id;\n";
+
 /* What a record from before the price has in its place. */
 #define BEFORE_PRICE                                                                               \
     "NULL AS detail, NULL AS thin, NULL AS thinned, NULL AS probe_share, NULL AS probe_pid, NULL " \
@@ -202,8 +219,13 @@ const char ltn_record_before_coverage[] =
 const char ltn_record_before_price[] =
     "CREATE TEMP VIEW agent_health AS SELECT *, " BEFORE_PRICE " FROM main.agent_health;\n";
 
-const char *const ltn_record_migrations[] = {version_1, version_coverage, ltn_record_schema_stacks,
-                                             ltn_record_schema_host, version_price};
+const char ltn_record_before_replays[] =
+    "CREATE TEMP VIEW op_windows AS SELECT *, 0 AS replayed, 0 AS replayed_bytes FROM "
+    "main.op_windows;\n";
+
+const char *const ltn_record_migrations[] = {
+    version_1,     version_coverage, ltn_record_schema_stacks, ltn_record_schema_host,
+    version_price, version_replays};
 const size_t ltn_record_migration_count = LTN_ARRAY_SIZE(ltn_record_migrations);
 
 const char ltn_record_reader_views[] =
@@ -211,13 +233,15 @@ const char ltn_record_reader_views[] =
     "total_ns, avg_ns, max_ns,\n"
     "  min(hist_quantile(hist, 0.5), max_ns) AS p50_ns, min(hist_quantile(hist, 0.95), max_ns) AS "
     "p95_ns,\n"
-    "  min(hist_quantile(hist, 0.99), max_ns) AS p99_ns FROM (SELECT n.name AS node, p.pid AS pid, "
+    "  min(hist_quantile(hist, 0.99), max_ns) AS p99_ns, replayed, replayed_bytes FROM (SELECT "
+    "n.name AS node, p.pid AS pid, "
     "s.text AS comm, o.source AS source, o.name AS op,\n"
     "  sum(w.calls) AS count, sum(w.errors) AS errors, sum(w.bytes) AS bytes, sum(w.duration_ns) "
     "AS total_ns,\n"
     "  CASE WHEN sum(w.returns) > 0 THEN sum(w.duration_ns) / sum(w.returns) END AS avg_ns, "
-    "max(w.max_ns) AS max_ns, hist_merge(w.hist) AS hist\n"
-    "  FROM main.op_windows w JOIN main.ops o ON o.id = w.op_id JOIN main.procs p ON p.id = "
+    "max(w.max_ns) AS max_ns, sum(w.replayed) AS replayed, sum(w.replayed_bytes) AS "
+    "replayed_bytes, hist_merge(w.hist) AS hist\n"
+    "  FROM op_windows w JOIN main.ops o ON o.id = w.op_id JOIN main.procs p ON p.id = "
     "w.proc_id\n"
     "  JOIN main.nodes n ON n.id = p.node_id LEFT JOIN main.strings s ON s.id = p.comm_id GROUP BY "
     "w.proc_id, w.op_id);\n";

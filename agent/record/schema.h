@@ -29,6 +29,9 @@ extern const char ltn_record_before_coverage[];
 /* The same for the price of tracing, in a record that has the coverage. */
 extern const char ltn_record_before_price[];
 
+/* The same for what launches of graphs issued anew. */
+extern const char ltn_record_before_replays[];
+
 /* Temporary views that a reader with our functions lays over the plain ones. */
 extern const char ltn_record_reader_views[];
 

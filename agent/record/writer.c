@@ -279,7 +279,8 @@ static int store_op(struct ltn_writer *w, const struct place *at, const struct l
     int rc = ltn_db_prepare(w->db,
                             "INSERT INTO op_windows (window_id, proc_id, op_id, calls, returns, "
                             "errors, bytes, duration_ns, off_cpu_ns, run_queue_ns, max_ns, "
-                            "calls_total, hist) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                            "calls_total, replayed, replayed_bytes, hist) "
+                            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                             &s);
     if (rc < 0) {
         return rc;
@@ -291,16 +292,16 @@ static int store_op(struct ltn_writer *w, const struct place *at, const struct l
             return rc;
         }
     }
-    const uint64_t values[] = {o->calls,        o->returns,     o->errors,
-                               o->bytes,        o->duration_ns, o->off_cpu_ns,
-                               o->run_queue_ns, o->max_ns,      o->calls_total};
+    const uint64_t values[] = {o->calls,       o->returns,    o->errors,        o->bytes,
+                               o->duration_ns, o->off_cpu_ns, o->run_queue_ns,  o->max_ns,
+                               o->calls_total, o->replayed,   o->replayed_bytes};
     ltn_stmt_i64(s, 1, at->window);
     ltn_stmt_i64(s, 2, at->proc);
     ltn_stmt_i64(s, 3, op_row(w, o->op));
     for (size_t i = 0; i < LTN_ARRAY_SIZE(values); i++) {
         ltn_stmt_u64(s, (int)i + 4, values[i]);
     }
-    ltn_stmt_blob(s, 13, w->blob.len > 0 ? w->blob.data : NULL, w->blob.len);
+    ltn_stmt_blob(s, 15, w->blob.len > 0 ? w->blob.data : NULL, w->blob.len);
     return ltn_stmt_run(s);
 }
 

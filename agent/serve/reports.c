@@ -159,12 +159,14 @@ int ltn_report_ops(struct ltn_record_reader *r, const struct ltn_report_ctx *c, 
         "SELECT node, source, op, class, count, errors, bytes, total_ns, avg_ns, max_ns,"
         " CAST(min(hist_quantile(h, 0.5), max_ns) AS INTEGER) AS p50_ns,"
         " CAST(min(hist_quantile(h, 0.95), max_ns) AS INTEGER) AS p95_ns,"
-        " CAST(min(hist_quantile(h, 0.99), max_ns) AS INTEGER) AS p99_ns, run_queue_ns, off_cpu_ns"
+        " CAST(min(hist_quantile(h, 0.99), max_ns) AS INTEGER) AS p99_ns, run_queue_ns, off_cpu_ns,"
+        " replayed, replayed_bytes"
         " FROM (SELECT n.name AS node, o.source AS source, o.name AS op, o.class AS class,"
         " sum(x.calls) AS count, sum(x.errors) AS errors, sum(x.bytes) AS bytes,"
         " sum(x.duration_ns) AS total_ns, CASE WHEN sum(x.returns) > 0 THEN"
         " sum(x.duration_ns) / sum(x.returns) END AS avg_ns, max(x.max_ns) AS max_ns,"
         " sum(x.run_queue_ns) AS run_queue_ns, sum(x.off_cpu_ns) AS off_cpu_ns,"
+        " sum(x.replayed) AS replayed, sum(x.replayed_bytes) AS replayed_bytes,"
         " hist_merge(x.hist) AS h FROM op_windows x JOIN windows w ON w.id = x.window_id"
         " JOIN ops o ON o.id = x.op_id JOIN nodes n ON n.id = w.node_id"
         " WHERE w.end_ns >= %" PRIu64 " GROUP BY n.id, o.id) ORDER BY total_ns DESC, op LIMIT "
@@ -225,6 +227,7 @@ static const struct capability capabilities[] = {
     {"cuda_runtime_calls", "count, duration, errors and bytes of CUDA runtime calls", NULL},
     {"cuda_driver_calls", "the same for the CUDA driver API", NULL},
     {"nccl_calls", "collectives by communicator, rank and sequence number", NULL},
+    {"graph_replays", "calls that launches of CUDA graphs issue anew, without durations", NULL},
     {"call_split", "each call and host segment told apart: on CPU, waiting for a CPU, blocked",
      NULL},
     {"step_time", "step, self and peer-wait time of each rank of a synchronous job", NULL},

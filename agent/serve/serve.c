@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "conf/conf.h"
 #include "http/server.h"
+#include "http/tls.h"
 #include "io/loop.h"
 #include "serve/guard.h"
 #include "serve/reports.h"
@@ -58,6 +59,8 @@ struct ltn_serve {
     struct ltn_loop *loop;
     struct ltn_http_budget *budget;
     struct ltn_http_server *server;
+    struct ltn_tls_server *tls; /* NULL: cleartext */
+    struct ltn_timer tls_look;
     struct worker reports;
     struct worker statements;
     pthread_t thread;
@@ -434,6 +437,45 @@ static void *run_loop(void *arg)
     return NULL;
 }
 
+/* ---- TLS ---- */
+
+#define TLS_LOOK_NS (5 * LTN_NS_PER_S)
+
+static void look_at_certificate(void *arg)
+{
+    struct ltn_serve *s = arg;
+    struct ltn_errinfo info = {0};
+    int rc = ltn_tls_server_poll(s->tls, &info);
+    if (rc < 0) {
+        ltn_log_warn("local API: the certificate is not taken over, the old one stays: %s",
+                     info.msg);
+    }
+    rc = ltn_loop_timer_at(s->loop, &s->tls_look, ltn_now_mono_ns() + TLS_LOOK_NS,
+                           look_at_certificate, s);
+    if (rc != 0) {
+        ltn_log_warn("local API: a new certificate will not be seen: %s", ltn_err_str(rc));
+    }
+}
+
+static int make_tls(struct ltn_serve *s, const struct ltn_serve_opts *o, struct ltn_http_conf *c,
+                    struct ltn_errinfo *info)
+{
+    bool cert = o->cert_file != NULL && o->cert_file[0] != '\0';
+    bool key = o->key_file != NULL && o->key_file[0] != '\0';
+    if (cert != key) {
+        return ltn_errinfo_set(info, LTN_ERR_CONFIG,
+                               "--api-cert-file and --api-key-file belong together");
+    }
+    if (!cert) {
+        return 0;
+    }
+    const struct ltn_tls_server_conf tc = {.cert_file = o->cert_file, .key_file = o->key_file};
+    int rc = ltn_tls_server_new(&tc, &s->tls, info);
+    c->tls = s->tls;
+    c->tls_required = true;
+    return rc == 0 ? 0 : LTN_ERR_CONFIG;
+}
+
 /* ---- life ---- */
 
 static int copy_opts(struct ltn_serve *s, const struct ltn_serve_opts *o, struct ltn_errinfo *info)
@@ -457,10 +499,15 @@ static int copy_opts(struct ltn_serve *s, const struct ltn_serve_opts *o, struct
     return 0;
 }
 
-static int make_server(struct ltn_serve *s, struct ltn_errinfo *info)
+static int make_server(struct ltn_serve *s, const struct ltn_serve_opts *o,
+                       struct ltn_errinfo *info)
 {
     struct ltn_http_conf c;
     ltn_http_conf_default(&c);
+    int rc = make_tls(s, o, &c, info);
+    if (rc != 0) {
+        return rc;
+    }
     c.max_connections = MAX_CONNECTIONS;
     c.max_connections_per_ip = MAX_CONNECTIONS;
     c.max_body_bytes = BODY_BYTES;
@@ -475,6 +522,9 @@ static int make_server(struct ltn_serve *s, struct ltn_errinfo *info)
     if (s->server == NULL || s->budget == NULL || s->reports.jobs == NULL ||
         s->statements.jobs == NULL || add_routes(s) != 0) {
         return ltn_errinfo_set(info, -ENOMEM, "out of memory or descriptors");
+    }
+    if (s->tls != NULL) {
+        look_at_certificate(s); /* and again, from the loop */
     }
     return ltn_http_server_listen(s->server, s->listen, info);
 }
@@ -496,7 +546,7 @@ int ltn_serve_start(const struct ltn_serve_opts *opts, struct ltn_serve **ret,
     }
     int rc = copy_opts(s, opts, info);
     if (rc == 0) {
-        rc = make_server(s, info);
+        rc = make_server(s, opts, info);
     }
     if (rc == 0) {
         rc = start_worker(s, &s->reports);
@@ -537,6 +587,7 @@ void ltn_serve_stop(struct ltn_serve *s)
     stop_worker(&s->reports);
     stop_worker(&s->statements);
     ltn_http_server_free(s->server);
+    ltn_tls_server_free(s->tls);
     ltn_loop_free(s->loop);
     ltn_http_budget_free(s->budget);
     ltn_chan_free(s->reports.jobs, free);

@@ -20,6 +20,9 @@ struct ltn_serve_opts {
     const char *token_file; /* bearer token that callers must send; "" or NULL: none */
     const char *db_path;    /* the record */
     const char *node;       /* name of this node; "" or NULL: as the record says */
+    /* Certificate and key, PEM; then the API speaks TLS, and cleartext to this machine only. Read
+     * again when they change. NULL or "": cleartext. */
+    const char *cert_file, *key_file;
 };
 
 /* Listens and starts the threads. LTN_ERR_CONFIG when the address is reachable from elsewhere and

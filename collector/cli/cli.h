@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cli/limits.h"
 #include "conf/conf.h"
 
 struct ltn_collector_conf {
@@ -21,9 +22,17 @@ struct ltn_collector_conf {
     int log_level;
     char *token_file;
     bool insecure_no_token;
+    struct ltn_collector_tls_conf {
+        char *cert_file, *key_file, *client_ca_file;
+        int require_client_cert; /* enum ltn_access_client_cert */
+        bool required;
+        uint64_t handshakes_per_s;
+        struct ltn_conf_strings allow_san;
+    } tls;
     uint64_t max_nodes, max_processes, max_jobs, max_series, max_series_per_metric;
     uint64_t queue_bytes, log_bytes;
     double min_effect_pct;
+    struct ltn_collector_limits limits;
     struct ltn_collector_alert_conf {
         struct ltn_conf_strings alertmanagers, webhooks;
         char *token_file, *webhook_secret_file, *ca_file, *external_url;
@@ -46,6 +55,10 @@ int ltn_collector_make_alerts(const struct ltn_collector_alert_conf *c, struct l
 /* The rules about alert targets, so that --check-config knows them too. */
 int ltn_collector_check_alerts(const struct ltn_collector_alert_conf *c,
                                struct ltn_errinfo *info) ltn_must_check;
+
+/* Tokens and certificates as the configuration names them; the texts stay the configuration's. */
+struct ltn_access_conf;
+void ltn_collector_access_conf(const struct ltn_collector_conf *c, struct ltn_access_conf *ret);
 
 /* The service: runs until SIGTERM or SIGINT. */
 int ltn_collector_run(const struct ltn_collector_conf *conf);

@@ -4,12 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "access/access.h"
 #include "base/attr.h"
 #include "base/file.h"
 #include "cli/cli.h"
 #include "conf/command.h"
 
 static const char *const severities[] = {"low", "medium", "high", "critical", NULL};
+static const char *const client_certs[] = {"off", "otlp", "all", NULL};
 static const char *const log_levels[] = {"error", "warn", "info", "debug", NULL};
 
 #define AT(field) offsetof(struct ltn_collector_conf, field)
@@ -22,6 +24,7 @@ static const struct ltn_conf_key keys[] = {
      .doc = "Addresses for OTLP; each speaks gRPC and HTTP.",
      .flags = LTN_CONF_NOT_EMPTY,
      .arg = "ADDR:PORT"},
+    LTN_COLLECTOR_LIMIT_KEYS(AT(limits)),
     {.key = "otlp.workers",
      .type = LTN_CONF_U64,
      .offset = AT(otlp_workers),
@@ -78,13 +81,54 @@ static const struct ltn_conf_key keys[] = {
     {.key = "token_file",
      .type = LTN_CONF_STRING,
      .offset = AT(token_file),
-     .doc = "File with the bearer token that agents and readers must show.",
+     .doc = "File with the bearer tokens that agents and readers must show; a line each, TOKEN or "
+            "CLUSTER TOKEN.",
      .arg = "FILE"},
     {.key = "insecure_no_auth",
      .type = LTN_CONF_BOOL,
      .offset = AT(insecure_no_token),
      .def = "false",
      .doc = "Allow addresses beyond loopback without a token; also --insecure-no-token."},
+    {.key = "tls.cert_file",
+     .type = LTN_CONF_STRING,
+     .offset = AT(tls.cert_file),
+     .doc = "Certificate of the collector and its issuers, PEM; with it every address speaks TLS "
+            "as well as cleartext.",
+     .arg = "FILE"},
+    {.key = "tls.key_file",
+     .type = LTN_CONF_STRING,
+     .offset = AT(tls.key_file),
+     .doc = "Key of that certificate, PEM, without a password.",
+     .arg = "FILE"},
+    {.key = "tls.required",
+     .type = LTN_CONF_BOOL,
+     .offset = AT(tls.required),
+     .def = "false",
+     .doc = "Refuse cleartext that does not come from this machine."},
+    {.key = "tls.handshakes_per_s",
+     .type = LTN_CONF_U64,
+     .offset = AT(tls.handshakes_per_s),
+     .def = "500",
+     .min = 1,
+     .max = 100000,
+     .doc = "TLS handshakes a second, twice as many at once; further connections are closed."},
+    {.key = "tls.client_ca_file",
+     .type = LTN_CONF_STRING,
+     .offset = AT(tls.client_ca_file),
+     .doc = "Authorities that clients' certificates are checked against, PEM.",
+     .arg = "FILE"},
+    {.key = "tls.require_client_cert",
+     .type = LTN_CONF_ENUM,
+     .offset = AT(tls.require_client_cert),
+     .def = "off",
+     .names = client_certs,
+     .doc = "Who must show a certificate: nobody, agents, or readers of the API as well."},
+    {.key = "tls.allow_san",
+     .type = LTN_CONF_STRINGS,
+     .offset = AT(tls.allow_san),
+     .doc = "Names that a client's certificate may have, DNS:NAME or URI:NAME with * for any text; "
+            "any name when there are none.",
+     .arg = "PATTERN"},
     {.key = "limits.nodes",
      .type = LTN_CONF_U64,
      .offset = AT(max_nodes),
@@ -235,7 +279,8 @@ static int print_help(void)
     ltn_buf_init(&b, 1 << 20);
     (void)ltn_buf_puts(
         &b, "usage: lanterne-collector [--config FILE] [flags]\n"
-            "       lanterne-collector status [--url URL] [--token-file FILE] [--json]\n\n"
+            "       lanterne-collector status [--url URL] [--token-file FILE] [--ca-file FILE]\n"
+            "                                 [--json]\n\n"
             "Takes in what lanterne agents push, names the ranks that others wait for, and serves\n"
             "API and metrics.\n\n"
             "  --config FILE         YAML file; every flag below is also a key there and an\n"
@@ -253,14 +298,30 @@ static int dump(const struct ltn_collector_conf *conf)
     return print_buf(&b, ltn_conf_dump(&ltn_collector_conf_table, conf, &b));
 }
 
-/* The rule about tokens, so that --check-config knows it too. */
+void ltn_collector_access_conf(const struct ltn_collector_conf *c, struct ltn_access_conf *ret)
+{
+    *ret = (struct ltn_access_conf){
+        .token_file = c->token_file,
+        .cert_file = c->tls.cert_file,
+        .key_file = c->tls.key_file,
+        .client_ca_file = c->tls.client_ca_file,
+        .client_cert = (enum ltn_access_client_cert)c->tls.require_client_cert,
+        .allow = (const char *const *)c->tls.allow_san.items,
+        .allow_count = c->tls.allow_san.n,
+        .tls_required = c->tls.required,
+        .handshakes_per_s = (uint32_t)c->tls.handshakes_per_s,
+    };
+}
+
+/* The rule about credentials, so that --check-config knows it too. */
 static int check_exposure(const struct ltn_collector_conf *c)
 {
     const char *open = NULL;
+    int certs = c->tls.require_client_cert;
     for (size_t i = 0; i < c->otlp_listen.n; i++)
-        if (!ltn_collector_is_loopback(c->otlp_listen.items[i]))
+        if (!ltn_collector_is_loopback(c->otlp_listen.items[i]) && certs == LTN_CLIENT_CERT_OFF)
             open = c->otlp_listen.items[i];
-    if (!ltn_collector_is_loopback(c->api_listen))
+    if (!ltn_collector_is_loopback(c->api_listen) && certs != LTN_CLIENT_CERT_ALL)
         open = c->api_listen;
     if (open == NULL || c->token_file[0] != '\0' || c->insecure_no_token)
         return LTN_EXIT_OK;
@@ -268,6 +329,17 @@ static int check_exposure(const struct ltn_collector_conf *c)
                   "lanterne-collector: %s can be reached from other machines: give --token-file "
                   "FILE, or --insecure-no-token if that is meant\n",
                   open);
+    return LTN_EXIT_USAGE;
+}
+
+static int check_access(const struct ltn_collector_conf *c)
+{
+    struct ltn_errinfo info = {0, ""};
+    struct ltn_access_conf ac;
+    ltn_collector_access_conf(c, &ac);
+    if (ltn_access_check(&ac, &info) == 0)
+        return LTN_EXIT_OK;
+    (void)fprintf(stderr, "lanterne-collector: %s\n", info.msg);
     return LTN_EXIT_USAGE;
 }
 
@@ -294,7 +366,9 @@ static int with_conf(struct ltn_collector_conf *conf, const struct ltn_conf_args
             args->words[0]);
         return LTN_EXIT_USAGE;
     }
-    int rc = check_exposure(conf);
+    int rc = check_access(conf);
+    if (rc == LTN_EXIT_OK)
+        rc = check_exposure(conf);
     if (rc == LTN_EXIT_OK)
         rc = check_alerts(conf);
     if (rc != LTN_EXIT_OK)

@@ -6,12 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "access/access.h"
 #include "alert/alert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "conf/command.h"
 #include "fleet/fleet.h"
+#include "http/library.h"
 #include "http/server.h"
 #include "ingest/ingest.h"
 #include "io/loop.h"
@@ -25,10 +27,12 @@
 #define TICK_NS         (LTN_NS_PER_S / 2)
 #define EXPIRE_EVERY_NS (30 * LTN_NS_PER_S)
 #define DRAIN_NS        (5 * LTN_NS_PER_S)
-#define BODY_BUDGET     ((size_t)512 << 20)
-#define QUEUE_ITEMS     65536
-#define TOKEN_BYTES     1024
-#define WORKERS_MAX     4
+#define API_BUDGET      ((size_t)64 << 20) /* readers are served whatever clients push */
+
+#define OTLP_RESPONSE_BYTES ((size_t)4 << 20)
+#define QUEUE_ITEMS         65536
+#define POLL_EVERY_NS       (2 * LTN_NS_PER_S)
+#define WORKERS_MAX         4
 
 struct service {
     const struct ltn_collector_conf *conf;
@@ -37,7 +41,7 @@ struct service {
     struct ltn_fleet *fleet;
     struct ltn_alerts *alerts; /* NULL without a target */
     struct ltn_series *series;
-    struct ltn_http_budget *budget;
+    struct ltn_http_budget *budget, *api_budget;
     struct ltn_http_server *otlp, *api;
     struct ltn_ingest *ingest;
     struct ltn_query_hub *hub;
@@ -46,7 +50,8 @@ struct service {
     struct ltn_serve_logs *logs;
     struct ltn_timer tick;
     uint64_t expired_ns;
-    char token[TOKEN_BYTES]; /* "" without one */
+    struct ltn_access *access;
+    uint64_t polled_ns;
     int drained;
     bool stopping;
 };
@@ -92,6 +97,10 @@ static void on_tick(void *arg)
         s->expired_ns = ltn_now_mono_ns();
         ltn_series_expire(s->series, ltn_now_mono_ns());
     }
+    if (now - s->polled_ns >= POLL_EVERY_NS) {
+        s->polled_ns = now;
+        ltn_access_poll(s->access);
+    }
     if (ltn_loop_timer_at(s->loop, &s->tick, ltn_now_mono_ns() + TICK_NS, on_tick, s) != 0)
         ltn_loop_stop(s->loop);
 }
@@ -106,6 +115,11 @@ static void on_drained(void *arg)
 static void on_signal(void *arg, int signo)
 {
     struct service *s = arg;
+    if (signo == SIGHUP) {
+        if (s->access != NULL)
+            ltn_access_reload(s->access);
+        return;
+    }
     if (s->stopping) {
         ltn_loop_stop(s->loop); /* asked twice: at once */
         return;
@@ -117,15 +131,6 @@ static void on_signal(void *arg, int signo)
     ltn_query_hub_drain(s->hub);
     ltn_http_server_drain(s->otlp, DRAIN_NS, on_drained, s);
     ltn_http_server_drain(s->api, DRAIN_NS, on_drained, s);
-}
-
-static int authorize(void *arg, const struct ltn_http_request *req, uint64_t *ret_tag)
-{
-    const struct service *s = arg;
-    (void)ret_tag;
-    if (s->token[0] == '\0' || ltn_http_bearer_is(req, s->token))
-        return 0;
-    return LTN_ERR_UNAUTHENTICATED;
 }
 
 /* ---- making ---- */
@@ -222,20 +227,22 @@ static int make_servers(struct service *s, struct ltn_errinfo *info)
 {
     struct ltn_http_conf hc;
     ltn_http_conf_default(&hc);
-    hc.authorize = authorize;
-    hc.authorize_arg = s;
     hc.server_name = "lanterne-collector";
     hc.grpc_health = true;
-    hc.max_connections = 40000; /* an agent has two: what it pushes, and its control stream */
-    hc.max_connections_per_ip = 4096;
-    s->budget = ltn_http_budget_new(BODY_BUDGET);
-    s->otlp = ltn_http_server_new(s->loop, &hc, s->budget);
+    struct ltn_http_conf otlp = hc;
+    otlp.max_response_bytes = OTLP_RESPONSE_BYTES;
+    ltn_collector_apply_limits(&s->conf->limits, &otlp);
+    ltn_access_guard_otlp(s->access, &otlp);
+    s->budget = ltn_http_budget_new((size_t)s->conf->limits.memory_bytes);
+    s->otlp = ltn_http_server_new(s->loop, &otlp, s->budget);
     hc.max_connections = 1024;
     hc.max_connections_per_ip = 256;
+    s->api_budget = ltn_http_budget_new(API_BUDGET);
     hc.grpc_health = false;
     hc.max_body_bytes = 65536;
     hc.max_response_bytes = (size_t)64 << 20;
-    s->api = ltn_http_server_new(s->loop, &hc, s->budget);
+    ltn_access_guard_api(s->access, &hc);
+    s->api = ltn_http_server_new(s->loop, &hc, s->api_budget);
     s->ingest = ltn_ingest_new(&(struct ltn_ingest_opts){.loop = s->loop,
                                                          .store = s->store,
                                                          .fleet = s->fleet,
@@ -243,8 +250,8 @@ static int make_servers(struct service *s, struct ltn_errinfo *info)
                                                          .workers = worker_count(s->conf),
                                                          .max_bytes = s->conf->queue_bytes});
     s->hub = ltn_query_hub_new(s->loop, s->fleet, NULL);
-    if (s->budget == NULL || s->otlp == NULL || s->api == NULL || s->ingest == NULL ||
-        s->hub == NULL)
+    if (s->budget == NULL || s->api_budget == NULL || s->otlp == NULL || s->api == NULL ||
+        s->ingest == NULL || s->hub == NULL)
         return ltn_errinfo_set(info, -ENOMEM, "out of memory");
     s->serve = (struct ltn_serve){.fleet = s->fleet,
                                   .store = s->store,
@@ -252,6 +259,7 @@ static int make_servers(struct service *s, struct ltn_errinfo *info)
                                   .alerts = s->alerts,
                                   .ingest = s->ingest,
                                   .hub = s->hub,
+                                  .access = s->access,
                                   .otlp_server = s->otlp,
                                   .api_server = s->api,
                                   .started_ns = ltn_now_unix_ns()};
@@ -263,7 +271,7 @@ static int make_servers(struct service *s, struct ltn_errinfo *info)
     const struct ltn_serve_mcp_opts mcp = {
         .serve = &s->serve,
         .loopback = ltn_collector_is_loopback(s->conf->api_listen),
-        .token = s->token[0] != '\0',
+        .token = ltn_access_has_tokens(s->access),
     };
     if (rc == 0)
         rc = ltn_serve_mcp_new(&mcp, s->api, &s->mcp);
@@ -304,15 +312,33 @@ static int make_loop(struct service *s, struct ltn_errinfo *info)
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGHUP);
     int rc = ltn_loop_signals(s->loop, &set, on_signal, s);
     return rc == 0 ? 0 : ltn_errinfo_set(info, rc, "signals: %s", ltn_err_str(rc));
 }
 
+static void on_reloaded(void *ctx, bool failed, const char *text)
+{
+    (void)ctx;
+    if (failed)
+        ltn_log_error("%s", text);
+    else
+        ltn_log_info("%s", text);
+}
+
+static int make_access(struct service *s, struct ltn_errinfo *info)
+{
+    struct ltn_access_conf ac;
+    ltn_collector_access_conf(s->conf, &ac);
+    ac.notice = on_reloaded;
+    return ltn_access_new(&ac, &s->access, info);
+}
+
 static int make_all(struct service *s, struct ltn_errinfo *info)
 {
-    int rc = 0;
-    if (s->conf->token_file[0] != '\0')
-        rc = ltn_conf_read_secret(s->conf->token_file, s->token, sizeof(s->token), info);
+    int rc = ltn_http_library_check(info);
+    if (rc == 0)
+        rc = make_access(s, info);
     if (rc == 0)
         rc = make_loop(s, info);
     if (rc == 0)
@@ -346,6 +372,8 @@ static void take_down(struct service *s)
     ltn_fleet_free(s->fleet);
     ltn_series_free(s->series);
     ltn_http_budget_free(s->budget);
+    ltn_http_budget_free(s->api_budget);
+    ltn_access_free(s->access);
 }
 
 int ltn_collector_run(const struct ltn_collector_conf *conf)
@@ -363,8 +391,10 @@ int ltn_collector_run(const struct ltn_collector_conf *conf)
     }
     s.expired_ns = ltn_now_mono_ns();
     on_tick(&s);
-    ltn_log_info("ready: version %s, window %.3g s, database %s, token %s", LTN_VERSION,
-                 (double)conf->window_ns / 1e9, conf->db, s.token[0] != '\0' ? "yes" : "no");
+    ltn_log_info("ready: version %s, window %.3g s, database %s, token %s, TLS %s", LTN_VERSION,
+                 (double)conf->window_ns / 1e9, conf->db,
+                 conf->token_file[0] != '\0' ? "yes" : "no",
+                 conf->tls.cert_file[0] == '\0' ? "no" : (conf->tls.required ? "required" : "yes"));
     rc = ltn_loop_run(s.loop);
     take_down(&s);
     if (rc != 0)

@@ -12,7 +12,7 @@
 
 struct status_conf {
     char *url;
-    char *token_file;
+    char *token_file, *ca_file, *cert_file, *key_file;
     bool json;
     uint64_t timeout_ns;
 };
@@ -30,6 +30,24 @@ static const struct ltn_conf_key keys[] = {
      .type = LTN_CONF_STRING,
      .offset = AT(token_file),
      .doc = "File with the bearer token.",
+     .arg = "FILE"},
+    {.key = "ca_file",
+     .type = LTN_CONF_STRING,
+     .offset = AT(ca_file),
+     .doc = "Certificates that an https collector is checked against instead of the system's.",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .arg = "FILE"},
+    {.key = "cert_file",
+     .type = LTN_CONF_STRING,
+     .offset = AT(cert_file),
+     .doc = "Certificate to show to the collector, PEM.",
+     .flags = LTN_CONF_FLAG_ONLY,
+     .arg = "FILE"},
+    {.key = "key_file",
+     .type = LTN_CONF_STRING,
+     .offset = AT(key_file),
+     .doc = "Its key; in the certificate's file when not given.",
+     .flags = LTN_CONF_FLAG_ONLY,
      .arg = "FILE"},
     {.key = "json",
      .type = LTN_CONF_BOOL,
@@ -75,6 +93,9 @@ static int ask(const struct status_conf *c, const char *token)
     struct ltn_http_call call = {.url = url,
                                  .headers = headers,
                                  .bearer_token = token,
+                                 .ca_file = c->ca_file[0] != '\0' ? c->ca_file : NULL,
+                                 .cert_file = c->cert_file[0] != '\0' ? c->cert_file : NULL,
+                                 .key_file = c->key_file[0] != '\0' ? c->key_file : NULL,
                                  .timeout_ns = c->timeout_ns,
                                  .max_response_bytes = (size_t)64 << 20};
     struct ltn_http_result r;

@@ -17,7 +17,7 @@
 #define LTN_FLEET_GPUS      16 /* per node */
 #define LTN_FLEET_COMMS     16 /* per process */
 #define LTN_FLEET_ROLE_SIZE 8  /* distinct communicator sizes in a role */
-#define LTN_FLEET_DROPS     16 /* reasons per node */
+#define LTN_FLEET_DROPS     24 /* reasons per node */
 
 /* name, help: things refused or out of the ordinary, since start */
 #define LTN_FLEET_COUNTERS(X)                                                                      \

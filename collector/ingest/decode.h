@@ -30,6 +30,17 @@ struct ltn_decode_result {
 struct ltn_decoder *ltn_decoder_new(struct ltn_series *series) ltn_must_check;
 void ltn_decoder_free(struct ltn_decoder *d);
 
+/* Confines what follows to one cluster (NULL: none): a request with a resource that names another
+ * gives LTN_ERR_FORBIDDEN, agents that name none are taken to be of it. Borrowed; must outlive the
+ * updates made. */
+void ltn_decoder_confine(struct ltn_decoder *d, const char *cluster);
+
+/* LTN_ERR_FORBIDDEN when the update speaks for a node that the fleet knows in another cluster. Loop
+ * thread. cluster NULL: 0. */
+struct ltn_fleet;
+int ltn_confine_nodes(const struct ltn_fleet *f, const struct ltn_update *u,
+                      const char *cluster) ltn_must_check;
+
 /* Decode the body of a metrics or a logs export request. On success ret->update is new and belongs
  * to the caller (ltn_update_free). LTN_ERR_MALFORMED, LTN_ERR_DEPTH, LTN_ERR_COUNT,
  * LTN_ERR_TOO_LARGE, -ENOMEM. */

@@ -22,6 +22,7 @@
     X(points_unexposed, "of these of kinds that are counted only")                                 \
     X(logs_received, "log records accepted")                                                       \
     X(spans_refused, "spans refused: traces are not stored")                                       \
+    X(rejected_forbidden, "requests refused: the token is for another cluster")                    \
     X(rejected_malformed, "requests refused: malformed, too deep, too many")                       \
     X(rejected_points, "points and records rejected inside accepted requests")                     \
     X(rejected_busy, "requests refused for now: queue full")                                       \

@@ -16,7 +16,7 @@
 #define LTN_MAX_OPS          160  /* of one process */
 #define LTN_MAX_COMMS        64
 #define LTN_MAX_GPUS         16
-#define LTN_MAX_DROPS        16
+#define LTN_MAX_DROPS        24
 #define LTN_UPDATE_MAX_BYTES ((size_t)128 << 20)
 #define LTN_LABELS_MAX_BYTES 4096
 #define LTN_LABEL_VALUE_MAX  256
@@ -77,7 +77,8 @@ struct ltn_decoder {
     struct ltn_series *series;
     uint64_t *hist_counts; /* LTN_EXPHIST_FULL_BUCKETS */
     struct ltn_buf labels;
-    struct ltn_buf json; /* protobuf form of a JSON body */
+    struct ltn_buf json;      /* protobuf form of a JSON body */
+    const char *only_cluster; /* NULL: any; see ltn_decoder_confine() */
     /* of the request at work */
     struct ltn_update *u;
     struct ltn_map resources; /* identity -> struct ltn_update_resource */
@@ -122,6 +123,10 @@ static inline bool ltn_decode_untimely(const struct ltn_otlp_metric *m)
 /* resource.c: sets resource, target and resource_context for the group. 0, LTN_ERR_COUNT,
  * LTN_ERR_TOO_LARGE, -ENOMEM. */
 int ltn_decode_resource(struct ltn_decoder *d, const struct ltn_otlp_group *g) ltn_must_check;
+
+/* confine.c: LTN_ERR_FORBIDDEN when the resource names another cluster than the sender's. */
+int ltn_decode_check_cluster(const struct ltn_decoder *d,
+                             struct ltn_otlp_attrs resource) ltn_must_check;
 
 /* apply.c: takes a point of an agent's metric in. *ret_expose says whether it is also a series. 0
  * or LTN_ERR_TOO_LARGE. */

@@ -72,6 +72,8 @@ static int agent_resource(struct ltn_decoder *d, struct ltn_otlp_attrs attrs)
         return LTN_ERR_TOO_LARGE;
     if (r.node[0] == '\0')
         return 0;
+    if (r.cluster[0] == '\0' && d->only_cluster != NULL)
+        r.cluster = d->only_cluster;
     int n = snprintf(key, sizeof(key), "%s\x1f%s\x1f%u\x1f%llu\x1f%llu", r.node, r.instance, r.pid,
                      (unsigned long long)r.proc_start_ns, (unsigned long long)r.sequence);
     if (n <= 0 || (size_t)n >= sizeof(key))
@@ -182,12 +184,12 @@ int ltn_decode_resource(struct ltn_decoder *d, const struct ltn_otlp_group *g)
     d->resource_index = g->resource_index;
     d->resource = NULL;
     d->have_scope = false;
-    if (ltn_otlp_get_str(g->resource, "service.name", &service) &&
-        ltn_otlp_str_eq(service, "lanterne-agent")) {
-        int rc = agent_resource(d, g->resource);
-        if (rc != 0)
-            return rc;
-    }
+    int rc = ltn_decode_check_cluster(d, g->resource);
+    if (rc == 0 && ltn_otlp_get_str(g->resource, "service.name", &service) &&
+        ltn_otlp_str_eq(service, "lanterne-agent"))
+        rc = agent_resource(d, g->resource);
+    if (rc != 0)
+        return rc;
     target_labels(d, g->resource);
     if (d->resource == NULL)
         return client_resource(d, g);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "access/scope.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/text.h"
@@ -25,7 +26,14 @@
 #define STRIKES_FORGIVEN 8                    /* per tick */
 #define MAX_CLOCK_NS     (86400 * LTN_NS_PER_S)
 
-enum { ABORTED = 10, INVALID_ARGUMENT = 3, DEADLINE = 4, EXHAUSTED = 8, UNAVAILABLE = 14 };
+enum {
+    ABORTED = 10,
+    FORBIDDEN = 7,
+    INVALID_ARGUMENT = 3,
+    DEADLINE = 4,
+    EXHAUSTED = 8,
+    UNAVAILABLE = 14
+};
 
 /* ---- life of an agent ---- */
 
@@ -153,6 +161,18 @@ static void hostile(struct agent *a, const char *why)
     agent_end(a, INVALID_ARGUMENT, why);
 }
 
+/* A token of one cluster is good for that cluster's nodes only. */
+static bool may_speak_for(const struct agent *a, const struct ltn_control_hello *m,
+                          const char *node)
+{
+    const char *only = ltn_scope_cluster(a->stream);
+    const struct ltn_fleet_node *known = ltn_map_get_str(&a->hub->fleet->nodes, node);
+    char named[LTN_NAME_BYTES];
+    ltn_text_clean(named, sizeof(named), m->cluster.p, m->cluster.n);
+    return ltn_scope_allows(only, named) &&
+           (known == NULL || ltn_scope_allows(only, known->cluster));
+}
+
 static void on_hello(struct agent *a, const struct ltn_control_hello *m)
 {
     struct ltn_query_hub *h = a->hub;
@@ -165,6 +185,11 @@ static void on_hello(struct agent *a, const struct ltn_control_hello *m)
     ltn_text_clean(node, sizeof(node), m->node.p, m->node.n);
     if (node[0] == '\0' || m->node.n >= sizeof(node)) {
         hostile(a, "no name, or one that is too long");
+        return;
+    }
+    if (!may_speak_for(a, m, node)) {
+        h->stats.attaches_refused++;
+        agent_end(a, FORBIDDEN, "the token is for another cluster");
         return;
     }
     struct agent *old = ltn_map_get_str(&h->by_node, node);

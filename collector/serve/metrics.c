@@ -76,7 +76,12 @@
     X(lanterne_collector_queries_running, GAUGE, "", "Questions to the nodes running now.")        \
     X(lanterne_collector_query_bytes, GAUGE, "bytes", "Rows held for questions now.")              \
     X(lanterne_collector_http_total, COUNTER, "", "HTTP events, by server and kind.")              \
-    X(lanterne_collector_http_connections, GAUGE, "", "Connections open now.")
+    X(lanterne_collector_http_connections, GAUGE, "", "Connections open now.")                     \
+    X(lanterne_collector_access_reloads_total, COUNTER, "",                                        \
+      "Times that tokens or certificates were read again, by outcome.")                            \
+    X(lanterne_collector_access_tokens, GAUGE, "", "Tokens in force.")                             \
+    X(lanterne_collector_certificate_expiry_timestamp_seconds, GAUGE, "seconds",                   \
+      "When the collector's certificate ends, Unix time.")
 
 enum own {
 #define OWN_ENUM(name, type, unit, help) OWN_##name,
@@ -506,6 +511,21 @@ static void put_http(struct expo *e)
         labelled(e, "server", servers[i], st[i].connections);
 }
 
+static void put_access(struct expo *e)
+{
+    struct ltn_access_stats st;
+    if (e->s->access == NULL)
+        return;
+    ltn_access_stats(e->s->access, &st);
+    family(e, OWN_lanterne_collector_access_reloads_total);
+    labelled(e, "outcome", "taken", st.reloads);
+    labelled(e, "outcome", "failed", st.reload_failures);
+    one(e, OWN_lanterne_collector_access_tokens, (double)st.tokens);
+    if (st.cert_expires_s != 0)
+        one(e, OWN_lanterne_collector_certificate_expiry_timestamp_seconds,
+            (double)st.cert_expires_s);
+}
+
 void ltn_serve_metrics(const struct ltn_serve *s, struct ltn_buf *out, enum ltn_prom_format f,
                        uint64_t now_ns)
 {
@@ -528,6 +548,7 @@ void ltn_serve_metrics(const struct ltn_serve *s, struct ltn_buf *out, enum ltn_
     put_alerts(&e);
     put_control(&e);
     put_http(&e);
+    put_access(&e);
     ltn_series_write(s->series, &e.p);
     ltn_prom_end(&e.p);
 }

@@ -4,6 +4,7 @@
 #ifndef LTN_SERVE_SERVE_H
 #define LTN_SERVE_SERVE_H
 
+#include "access/access.h"
 #include "alert/alert.h"
 #include "base/attr.h"
 #include "fleet/fleet.h"
@@ -21,6 +22,7 @@ struct ltn_serve {
     struct ltn_alerts *alerts; /* NULL when there are none */
     const struct ltn_ingest *ingest;
     struct ltn_query_hub *hub;
+    const struct ltn_access *access; /* NULL: nothing is said of it */
     const struct ltn_http_server *otlp_server;
     const struct ltn_http_server *api_server;
     uint64_t started_ns;

@@ -19,7 +19,7 @@ static const struct row rows[] = {
 #define LTN_ERR_ROW(name, value, grpc, http, retry, text) {value, grpc, http, retry, text},
     LTN_ERR_TABLE(LTN_ERR_ROW)
 #undef LTN_ERR_ROW
-        {-ENOMEM, 8, 503, true, "out of memory"},
+        {-ENOMEM, 14, 503, true, "out of memory"},
     {-EAGAIN, 14, 503, true, "try again"},
     {-ETIMEDOUT, 4, 504, true, "timed out"},
     {-ECONNREFUSED, 14, 503, true, "connection refused"},

@@ -11,7 +11,9 @@
 
 #include "base/attr.h"
 
-/* name, value, gRPC status, HTTP status, may the caller retry, text */
+/* The answer matrix: what every refusal is in gRPC and in HTTP. Servers answer by this table alone;
+ * what a row carries besides (headers, details) stands in common/http/answer.c.
+ * name, value, gRPC status, HTTP status, may the caller retry, text */
 #define LTN_ERR_TABLE(X)                                                                           \
     X(MALFORMED, -10001, 3, 400, 0, "malformed input")                                             \
     X(TOO_LARGE, -10002, 8, 413, 0, "size limit exceeded")                                         \
@@ -30,7 +32,15 @@
     X(DISK, -10015, 14, 503, 1, "database cannot be written")                                      \
     X(CONFIG, -10016, 9, 400, 0, "wrong configuration")                                            \
     X(UNAVAILABLE, -10017, 14, 503, 1, "service unavailable")                                      \
-    X(INTERNAL, -10018, 13, 500, 0, "internal error")
+    X(INTERNAL, -10018, 13, 500, 0, "internal error")                                              \
+    X(HEAD, -10019, 8, 431, 0, "request head too large")                                           \
+    X(NO_SERVICE, -10020, 12, 404, 0, "unknown path, service or method")                           \
+    X(TYPE, -10021, 12, 415, 0, "content type not supported")                                      \
+    X(CODING, -10022, 12, 415, 0, "content encoding not supported")                                \
+    X(FRAMING, -10023, 13, 400, 0, "broken gRPC framing")                                          \
+    X(MESSAGES, -10024, 12, 400, 0, "exactly one message is expected")                             \
+    X(SLOW, -10025, 4, 408, 0, "request came too slowly")                                          \
+    X(RESPONSE, -10026, 8, 500, 0, "response over the size limit")
 
 enum ltn_err {
 #define LTN_ERR_ENUM(name, value, grpc, http, retry, text) LTN_ERR_##name = (value),

@@ -5,6 +5,8 @@
 #define LTN_HTTP_CLIENT_INTERNALS_H
 
 #include <nghttp2/nghttp2.h>
+#include <openssl/ssl.h>
+#include <sys/types.h>
 
 #include "base/buf.h"
 #include "http/client.h"
@@ -24,12 +26,16 @@ struct ltn_grpc_client {
     char *authority;
     char *user_agent;
     char *authorization; /* "Bearer ..."; NULL: none */
-    bool gzip;
+    bool gzip, zstd;     /* one at most */
     uint64_t connect_timeout_ns;
     uint64_t max_age_ns;
     _Atomic uint64_t *cut_ns; /* of the present call; NULL: none */
 
+    struct ltn_tls_client *tls; /* borrowed; NULL: cleartext */
+    char *tls_name;             /* that the server's certificate must have */
+
     int fd;
+    SSL *ssl;
     nghttp2_session *ng;
     uint64_t connected_ns;
     bool goaway; /* no further call on this connection */
@@ -64,6 +70,15 @@ nghttp2_nv ltn_client_nv(const char *name, const char *value);
 int ltn_client_wait(const struct ltn_grpc_client *c, int fd, short events, uint64_t deadline_ns);
 int ltn_client_connect(struct ltn_grpc_client *c, uint64_t deadline_ns) ltn_must_check;
 void ltn_client_fail(struct ltn_grpc_client *c, const char *what, int error);
+/* client_tls.c: agrees on TLS on the new connection, when there is to be any. 0, LTN_ERR_*,
+ * -ENOMEM, with the reason in the client. */
+int ltn_client_handshake(struct ltn_grpc_client *c, uint64_t deadline_ns) ltn_must_check;
+void ltn_client_end_tls(struct ltn_grpc_client *c);
+/* Bytes moved, 0: the peer has ended its side, or -errno; -EAGAIN: wait for the descriptor. */
+ssize_t ltn_client_recv(struct ltn_grpc_client *c, uint8_t *dst, size_t n);
+ssize_t ltn_client_write(struct ltn_grpc_client *c, const uint8_t *src, size_t n);
+/* The connection failed with what one of the two returned. */
+void ltn_client_lost(struct ltn_grpc_client *c, const char *what, ssize_t rc);
 /* Sends what the socket takes; true when more waits for it. */
 bool ltn_client_send(struct ltn_grpc_client *c);
 /* Reads and digests what is there. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocking clients for a worker thread: unary gRPC over h2c, and HTTP through libcurl. Each call
+ * Blocking clients for a worker thread: gRPC over h2c or TLS, and HTTP through libcurl. Each call
  * has a deadline and ends by it; a dead peer is a retryable error, never a hang. A client belongs
  * to one thread at a time. Looking up a host name follows the limits of the system resolver, which
  * a deadline cannot cut short; addresses in numbers are not looked up.
@@ -15,6 +15,8 @@
 #include "base/attr.h"
 #include "base/err.h"
 
+struct ltn_tls_client;
+
 /* ---- gRPC ---- */
 
 struct ltn_grpc_client;
@@ -25,9 +27,14 @@ struct ltn_grpc_client_conf {
     const char *user_agent;      /* NULL: "lanterne/VERSION". Copied. */
     const char *bearer_token;    /* NULL: none. Copied. */
     bool gzip;                   /* compress requests */
+    bool zstd;                   /* instead of gzip */
     uint64_t connect_timeout_ns; /* 0: 5 s; never beyond a call's deadline */
     uint64_t max_age_ns;         /* reconnect (and resolve again) after this; 0: never */
     size_t max_response_bytes;   /* 0: 4 MiB */
+    struct ltn_tls_client
+        *tls; /* from http/tls.h; NULL: cleartext. Borrowed for the client's life. */
+    const char
+        *server_name; /* name in the server's certificate; NULL: the target's host. Copied. */
 };
 
 /* Creates a client; connects at the first call. 0, -EINVAL, -ENOMEM. Free with
@@ -142,7 +149,11 @@ struct ltn_http_call {
     uint64_t timeout_ns;        /* whole call; must not be 0 */
     size_t max_response_bytes;  /* 0: 4 MiB */
     bool gzip;                  /* compress the body */
+    bool zstd;                  /* instead of gzip */
+    const char *user_agent;     /* NULL: "lanterne/VERSION" */
     const char *ca_file;        /* NULL: the system's */
+    const char *cert_file;      /* client certificate, PEM; NULL: none */
+    const char *key_file;       /* its key; NULL: in cert_file */
     bool insecure;              /* skip certificate checks */
     bool follow;                /* follow up to 5 redirects (GET only) */
     _Atomic uint64_t *cut_ns;   /* as of struct ltn_grpc_call */

@@ -53,7 +53,8 @@ static bool copy_conf(struct ltn_grpc_client *c, const struct ltn_grpc_client_co
             return false;
         }
     }
-    return c->authority != NULL && c->user_agent != NULL;
+    c->tls_name = strdup(conf->server_name != NULL ? conf->server_name : c->host);
+    return c->authority != NULL && c->user_agent != NULL && c->tls_name != NULL;
 }
 
 int ltn_grpc_client_new(const struct ltn_grpc_client_conf *conf,
@@ -64,7 +65,8 @@ int ltn_grpc_client_new(const struct ltn_grpc_client_conf *conf,
         return -ENOMEM;
     }
     c->fd = -1;
-    c->gzip = conf->gzip;
+    c->zstd = conf->zstd;
+    c->gzip = conf->gzip && !conf->zstd;
     c->max_age_ns = conf->max_age_ns;
     c->connect_timeout_ns =
         conf->connect_timeout_ns != 0 ? conf->connect_timeout_ns : DEFAULT_CONNECT_NS;
@@ -72,6 +74,7 @@ int ltn_grpc_client_new(const struct ltn_grpc_client_conf *conf,
     ltn_grpc_frame_init(&c->frame, max);
     ltn_buf_init(&c->zipped, UINT32_MAX);
     ltn_buf_init(&c->message, MAX_HEADER_BYTES);
+    c->tls = conf->tls;
     int rc = split_target(c, conf->target);
     if (rc == 0 && !copy_conf(c, conf)) {
         rc = -ENOMEM;
@@ -88,6 +91,7 @@ void ltn_grpc_client_disconnect(struct ltn_grpc_client *c)
 {
     nghttp2_session_del(c->ng);
     c->ng = NULL;
+    ltn_client_end_tls(c);
     if (c->fd >= 0) {
         close(c->fd);
         c->fd = -1;
@@ -108,6 +112,7 @@ void ltn_grpc_client_free(struct ltn_grpc_client *c)
     ltn_buf_done(&c->zipped);
     ltn_buf_done(&c->message);
     free(c->host);
+    free(c->tls_name);
     free(c->authority);
     free(c->user_agent);
     free(c->authorization);
@@ -327,6 +332,11 @@ int ltn_client_connect(struct ltn_grpc_client *c, uint64_t deadline_ns)
                        c->port, ltn_err_str(rc));
         return ltn_now_mono_ns() >= deadline_ns ? LTN_ERR_TIMEOUT : LTN_ERR_UNAVAILABLE;
     }
+    rc = ltn_client_handshake(c, limit_ns);
+    if (rc != 0) {
+        c->broken = true;
+        return ltn_now_mono_ns() >= deadline_ns ? LTN_ERR_TIMEOUT : rc;
+    }
     c->connected_ns = ltn_now_mono_ns();
     return open_session(c);
 }
@@ -355,15 +365,13 @@ bool ltn_client_send(struct ltn_grpc_client *c)
             }
             c->pending_len = (size_t)n;
         }
-        ssize_t sent = send(c->fd, c->pending, c->pending_len, MSG_NOSIGNAL);
+        ssize_t sent = ltn_client_write(c, c->pending, c->pending_len);
+        if (sent == -EAGAIN) {
+            return true;
+        }
         if (sent < 0) {
-            if (errno == EAGAIN || errno == EWOULDBLOCK) {
-                return true;
-            }
-            if (errno != EINTR) {
-                ltn_client_fail(c, "connection lost while sending", errno);
-            }
-            continue;
+            ltn_client_lost(c, "connection lost while sending", sent);
+            return false;
         }
         c->pending += sent;
         c->pending_len -= (size_t)sent;
@@ -375,14 +383,12 @@ bool ltn_client_send(struct ltn_grpc_client *c)
 void ltn_client_receive(struct ltn_grpc_client *c)
 {
     while (!c->broken) {
-        ssize_t n = recv(c->fd, c->scratch, sizeof(c->scratch), 0);
+        ssize_t n = ltn_client_recv(c, c->scratch, sizeof(c->scratch));
+        if (n == -EAGAIN) {
+            return;
+        }
         if (n < 0) {
-            if (errno == EINTR) {
-                continue;
-            }
-            if (errno != EAGAIN && errno != EWOULDBLOCK) {
-                ltn_client_fail(c, "connection lost", errno);
-            }
+            ltn_client_lost(c, "connection lost", n);
             return;
         }
         if (n == 0) {
@@ -458,15 +464,15 @@ static int submit(struct ltn_grpc_client *c, const struct ltn_grpc_call *call, u
     }
     ltn_grpc_timeout_format(deadline_ns - now_ns, timeout);
     nv[n++] = ltn_client_nv(":method", "POST");
-    nv[n++] = ltn_client_nv(":scheme", "http");
+    nv[n++] = ltn_client_nv(":scheme", c->tls != NULL ? "https" : "http");
     nv[n++] = ltn_client_nv(":path", call->path);
     nv[n++] = ltn_client_nv(":authority", c->authority);
     nv[n++] = ltn_client_nv("te", "trailers");
     nv[n++] = ltn_client_nv("content-type", "application/grpc");
     nv[n++] = ltn_client_nv("user-agent", c->user_agent);
     nv[n++] = ltn_client_nv("grpc-timeout", timeout);
-    if (c->gzip) {
-        nv[n++] = ltn_client_nv("grpc-encoding", "gzip");
+    if (c->gzip || c->zstd) {
+        nv[n++] = ltn_client_nv("grpc-encoding", c->zstd ? "zstd" : "gzip");
     }
     if (c->authorization != NULL) {
         nv[n++] = ltn_client_nv("authorization", c->authorization);
@@ -509,9 +515,11 @@ static int prepare_body(struct ltn_grpc_client *c, const struct ltn_grpc_call *c
 {
     c->body = call->body;
     c->body_len = call->body_len;
-    if (c->gzip) {
+    bool zip = c->gzip || c->zstd;
+    if (zip) {
         ltn_buf_reset(&c->zipped);
-        int rc = ltn_gzip(call->body, call->body_len, &c->zipped);
+        int rc = c->zstd ? ltn_zstd(call->body, call->body_len, &c->zipped)
+                         : ltn_gzip(call->body, call->body_len, &c->zipped);
         if (rc != 0) {
             return rc;
         }
@@ -521,7 +529,7 @@ static int prepare_body(struct ltn_grpc_client *c, const struct ltn_grpc_call *c
     if (c->body_len > UINT32_MAX) {
         return LTN_ERR_TOO_LARGE;
     }
-    ltn_grpc_prefix(c->prefix, c->gzip, (uint32_t)c->body_len);
+    ltn_grpc_prefix(c->prefix, zip, (uint32_t)c->body_len);
     return 0;
 }
 

@@ -15,6 +15,7 @@
 #define DEFAULT_RESPONSE_BYTES (4UL * 1024 * 1024)
 #define MAX_HEAD_BYTES         (64 * 1024)
 #define MAX_REDIRECTS          5L
+#define CA_CACHE_S             60L /* then a changed CA file is seen */
 #define MAX_RETRY_AFTER_S      (24 * 3600)
 
 struct ltn_http_client {
@@ -106,8 +107,8 @@ static int make_headers(const struct ltn_http_call *call, struct curl_slist **li
         rc = call->content_type != NULL ? add_header_value(list, "Content-Type", call->content_type)
                                         : add_header(list, "Content-Type:");
     }
-    if (rc == 0 && call->gzip && call->body != NULL) {
-        rc = add_header(list, "Content-Encoding: gzip");
+    if (rc == 0 && (call->gzip || call->zstd) && call->body != NULL) {
+        rc = add_header(list, call->zstd ? "Content-Encoding: zstd" : "Content-Encoding: gzip");
     }
     for (size_t i = 0; rc == 0 && call->headers != NULL && call->headers[i] != NULL; i++) {
         rc = strpbrk(call->headers[i], "\r\n") != NULL ? -EINVAL
@@ -123,9 +124,9 @@ static int set_body(struct ltn_http_client *c, const struct ltn_http_call *call)
     if (body == NULL) {
         return 0;
     }
-    if (call->gzip) {
+    if (call->gzip || call->zstd) {
         ltn_buf_reset(&c->zipped);
-        int rc = ltn_gzip(body, len, &c->zipped);
+        int rc = call->zstd ? ltn_zstd(body, len, &c->zipped) : ltn_gzip(body, len, &c->zipped);
         if (rc != 0) {
             return rc;
         }
@@ -163,7 +164,8 @@ static void set_options(struct ltn_http_client *c, const struct ltn_http_call *c
     curl_easy_setopt(h, CURLOPT_WRITEDATA, c);
     curl_easy_setopt(h, CURLOPT_HEADERFUNCTION, on_head);
     curl_easy_setopt(h, CURLOPT_HEADERDATA, c);
-    curl_easy_setopt(h, CURLOPT_USERAGENT, "lanterne/" LTN_VERSION);
+    curl_easy_setopt(h, CURLOPT_USERAGENT,
+                     call->user_agent != NULL ? call->user_agent : "lanterne/" LTN_VERSION);
     if (call->method != NULL) {
         if (strcmp(call->method, "HEAD") == 0) {
             curl_easy_setopt(h, CURLOPT_NOBODY, 1L);
@@ -183,6 +185,13 @@ static void set_options(struct ltn_http_client *c, const struct ltn_http_call *c
     if (call->ca_file != NULL) {
         curl_easy_setopt(h, CURLOPT_CAINFO, call->ca_file);
     }
+    if (call->cert_file != NULL) {
+        curl_easy_setopt(h, CURLOPT_SSLCERT, call->cert_file);
+        curl_easy_setopt(h, CURLOPT_SSLKEY,
+                         call->key_file != NULL ? call->key_file : call->cert_file);
+        curl_easy_setopt(h, CURLOPT_KEYPASSWD, ""); /* never a question at the terminal */
+    }
+    curl_easy_setopt(h, CURLOPT_CA_CACHE_TIMEOUT, CA_CACHE_S);
     if (call->insecure) {
         curl_easy_setopt(h, CURLOPT_SSL_VERIFYPEER, 0L);
         curl_easy_setopt(h, CURLOPT_SSL_VERIFYHOST, 0L);

@@ -68,7 +68,7 @@ static int submit(struct ltn_grpc_stream *s, const struct ltn_grpc_stream_conf *
     nghttp2_nv nv[8 + MAX_METADATA];
     size_t n = 0;
     nv[n++] = ltn_client_nv(":method", "POST");
-    nv[n++] = ltn_client_nv(":scheme", "http");
+    nv[n++] = ltn_client_nv(":scheme", c->tls != NULL ? "https" : "http");
     nv[n++] = ltn_client_nv(":path", conf->path);
     nv[n++] = ltn_client_nv(":authority", c->authority);
     nv[n++] = ltn_client_nv("te", "trailers");

@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 
+#define ZSTD_LEVEL       1
 #define GZIP_WINDOW_BITS (15 + 16)
 #define FIRST_STEP_BYTES 4096
 #define MAX_STEP_BYTES   (1024 * 1024)
@@ -66,12 +67,13 @@ void ltn_inflater_free(struct ltn_inflater *z)
     free(z);
 }
 
-/* Room for more output: grows in doubling steps and asks for the memory first. */
-static int make_room(const struct ltn_inflate_limits *limits, size_t in_bytes, struct ltn_buf *out,
+/* Room for more output: grows in doubling steps and asks for the memory first. used: input eaten
+ * so far, so that a bomb is known long before its end. */
+static int make_room(const struct ltn_inflate_limits *limits, size_t used, struct ltn_buf *out,
                      size_t *ret_room)
 {
     if (limits->max_ratio != 0 && out->len > RATIO_FROM_BYTES &&
-        out->len / limits->max_ratio > in_bytes) {
+        out->len / limits->max_ratio > used) {
         return LTN_ERR_TOO_LARGE;
     }
     if (out->len == out->max_bytes) {
@@ -101,8 +103,8 @@ static int finish_gzip_at_quota(z_stream *gz)
     return rc == Z_STREAM_END ? 0 : LTN_ERR_MALFORMED;
 }
 
-/* One member; gz->next_in moves behind it. */
-static int gunzip_member(z_stream *gz, size_t in_bytes, const struct ltn_inflate_limits *limits,
+/* One member of a body of n bytes; gz->next_in moves behind it. */
+static int gunzip_member(z_stream *gz, size_t n, const struct ltn_inflate_limits *limits,
                          struct ltn_buf *out)
 {
     for (;;) {
@@ -110,7 +112,7 @@ static int gunzip_member(z_stream *gz, size_t in_bytes, const struct ltn_inflate
         if (out->len == out->max_bytes) {
             return finish_gzip_at_quota(gz);
         }
-        int rc = make_room(limits, in_bytes, out, &room);
+        int rc = make_room(limits, n - gz->avail_in, out, &room);
         if (rc != 0) {
             return rc;
         }
@@ -161,7 +163,7 @@ static int unzstd(struct ltn_inflater *z, const uint8_t *p, size_t n,
         size_t room;
         uint8_t extra;
         bool full = out->len == out->max_bytes;
-        int rc = full ? 0 : make_room(limits, n, out, &room);
+        int rc = full ? 0 : make_room(limits, in.pos, out, &room);
         if (rc != 0) {
             return rc;
         }
@@ -223,6 +225,21 @@ int ltn_gzip(const void *p, size_t n, struct ltn_buf *out)
     }
     (void)deflateEnd(&gz);
     return rc;
+}
+
+int ltn_zstd(const void *p, size_t n, struct ltn_buf *out)
+{
+    size_t bound = ZSTD_compressBound(n);
+    uint8_t *dst = ltn_buf_reserve(out, bound);
+    if (dst == NULL) {
+        return ltn_buf_error(out);
+    }
+    size_t made = ZSTD_compress(dst, bound, p, n, ZSTD_LEVEL);
+    if (ZSTD_isError(made)) {
+        return -ENOMEM;
+    }
+    ltn_buf_commit(out, made);
+    return 0;
 }
 
 /* The quality of one list element is zero: "gzip;q=0", "gzip; q=0.000". */

@@ -31,7 +31,8 @@ struct ltn_inflater *ltn_inflater_new(uint32_t zstd_window_log) ltn_must_check;
 void ltn_inflater_free(struct ltn_inflater *z);
 
 struct ltn_inflate_limits {
-    uint32_t max_ratio; /* output to input, judged above 1 MiB of output; 0: not judged */
+    uint32_t max_ratio; /* output to the input eaten for it, judged above 1 MiB of output; 0: not
+                           judged */
     /* Asked before the output grows by n bytes of memory; false refuses. NULL: no question. */
     bool (*reserve)(void *arg, size_t n);
     void *arg;
@@ -45,6 +46,9 @@ int ltn_inflate(struct ltn_inflater *z, enum ltn_coding coding, const uint8_t *p
 
 /* Appends the gzip form of n bytes. 0, -ENOMEM or of the buffer. */
 int ltn_gzip(const void *p, size_t n, struct ltn_buf *out) ltn_must_check;
+
+/* Appends the zstd form of n bytes. 0, -ENOMEM or of the buffer. */
+int ltn_zstd(const void *p, size_t n, struct ltn_buf *out) ltn_must_check;
 
 /* True when an Accept-Encoding value admits gzip. NULL: no. */
 bool ltn_accepts_gzip(const char *accept_encoding);

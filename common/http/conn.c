@@ -88,10 +88,16 @@ void ltn_conn_accepted(struct ltn_http_server *s, int fd, const struct sockaddr_
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     c->server = s;
     c->watch.fd = -1;
-    c->transport = ltn_transport_plain(fd);
     describe_peer(c, from);
     if (!count_ip(s, c->ip)) {
         LTN_COUNT(s, connections_refused_ip);
+        close(fd);
+        free(c);
+        return;
+    }
+    c->transport = s->conf.tls != NULL ? ltn_transport_tls(c, fd) : ltn_transport_plain(fd);
+    if (c->transport.read == NULL) {
+        uncount_ip(s, c->ip);
         close(fd);
         free(c);
         return;
@@ -188,6 +194,8 @@ static struct ltn_h2_conf h2_conf(const struct ltn_http_conf *conf)
         .nuisance_per_s = conf->h2_nuisance_per_s,
         .fault_burst = conf->h2_fault_burst,
         .fault_per_s = conf->h2_fault_per_s,
+        .ping_interval_ns = conf->h2_ping_interval_ns - conf->h2_ping_interval_ns / 10,
+        .ping_strikes = conf->h2_ping_strikes,
     };
 }
 
@@ -262,6 +270,11 @@ static void sniff(struct conn *c, const uint8_t *p, size_t n)
     if (match && look < PREFACE_BYTES) {
         return;
     }
+    if (ltn_conn_alpn_denies(c, match)) {
+        LTN_COUNT(c->server, protocol_errors);
+        c->dead = true;
+        return;
+    }
     choose_proto(c, match);
     if (c->dead || !match) {
         return; /* HTTP/1 takes its bytes from c->in */
@@ -308,6 +321,10 @@ static void read_some(struct conn *c)
     for (int i = 0; i < READS_PER_EVENT && wants_input(c); i++) {
         ssize_t n = c->transport.read(c->transport.state, scratch, LTN_SCRATCH_BYTES);
         if (n == -EAGAIN) {
+            return;
+        }
+        if (n == -ECONNABORTED && c->proto == PROTO_SNIFF) {
+            start_linger(c); /* the transport told the peer why */
             return;
         }
         if (n < 0) {
@@ -451,8 +468,10 @@ void ltn_conn_work(struct conn *c)
     }
     note_stuck(c);
     note_head(c);
-    uint32_t events =
-        (wants_input(c) ? (uint32_t)EPOLLIN : 0) | (output_waits(c) ? (uint32_t)EPOLLOUT : 0);
+    bool want_write = false;
+    (void)ltn_conn_in_handshake(c, &want_write);
+    uint32_t events = (wants_input(c) ? (uint32_t)EPOLLIN : 0) |
+                      (output_waits(c) || want_write ? (uint32_t)EPOLLOUT : 0);
     if (ltn_loop_rewatch(c->server->loop, &c->watch, events) != 0) {
         ltn_conn_close(c);
     }
@@ -461,10 +480,12 @@ void ltn_conn_work(struct conn *c)
 static void on_event(void *arg, uint32_t events)
 {
     struct conn *c = arg;
+    bool want_write = false;
+    (void)ltn_conn_in_handshake(c, &want_write); /* then room to write is a step of it, too */
     c->busy = true;
     if ((events & EPOLLERR) != 0) {
         c->dead = true;
-    } else if ((events & (EPOLLIN | EPOLLHUP)) != 0) {
+    } else if ((events & (EPOLLIN | EPOLLHUP)) != 0 || want_write) {
         if (wants_input(c)) {
             read_some(c);
         } else if ((events & EPOLLHUP) != 0) {
@@ -569,6 +590,28 @@ static void sweep_idle(struct conn *c, uint64_t now_ns)
     }
 }
 
+/* Nothing of HTTP came yet. */
+static void sweep_silent(struct conn *c, uint64_t now_ns)
+{
+    const struct ltn_http_conf *conf = &c->server->conf;
+    bool want_write;
+    uint64_t waited_ns = now_ns - c->accepted_ns;
+    if (ltn_conn_in_handshake(c, &want_write)) {
+        if (waited_ns > conf->handshake_timeout_ns) {
+            LTN_COUNT(c->server, timeouts_handshake);
+            c->dead = true;
+        }
+        return;
+    }
+    /* A handshake that took long leaves its client the time all the same. */
+    uint64_t limit_ns = conf->first_byte_timeout_ns;
+    limit_ns += ltn_conn_is_secure(c) ? conf->handshake_timeout_ns : 0;
+    if (waited_ns > limit_ns) {
+        LTN_COUNT(c->server, timeouts_first_byte);
+        c->dead = true;
+    }
+}
+
 void ltn_conn_sweep(struct conn *c, uint64_t now_ns)
 {
     const struct ltn_http_conf *conf = &c->server->conf;
@@ -576,10 +619,7 @@ void ltn_conn_sweep(struct conn *c, uint64_t now_ns)
     if (c->proto == PROTO_LINGER) {
         c->dead = c->dead || now_ns > c->linger_ns;
     } else if (c->proto == PROTO_SNIFF && c->in.len == 0) {
-        if (now_ns - c->accepted_ns > conf->first_byte_timeout_ns) {
-            LTN_COUNT(c->server, timeouts_first_byte);
-            c->dead = true;
-        }
+        sweep_silent(c, now_ns);
     } else if (c->head_ns != 0 && now_ns - c->head_ns > conf->headers_timeout_ns) {
         LTN_COUNT(c->server, timeouts_head);
         c->head_ns = 0;

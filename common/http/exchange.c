@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The life of a request between the session and the handler: admission, body, decoding, reply. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "http/server-internals.h"
-
-#define ACCEPTED_CODINGS "gzip, zstd"
-#define GRPC_CODINGS     "identity,gzip,zstd"
 
 static void request_unlink(struct ltn_http_request *rq)
 {
@@ -40,44 +38,25 @@ void ltn_exchange_detach(struct ltn_http_request *rq)
 }
 
 /* Answers on the spot, from within the loop; rq is gone afterwards. */
+static void answer(struct ltn_http_request *rq, const struct ltn_answer *a)
+{
+    struct core *core = rq->core;
+    ltn_request_enter(core);
+    ltn_answer(rq, a);
+    ltn_request_leave();
+}
+
 static void answer_error(struct ltn_http_request *rq, int rc, const char *message)
 {
-    struct core *core = rq->core;
-    ltn_request_enter(core);
-    ltn_http_reply_error(rq, rc, message, 0);
-    ltn_request_leave();
+    const struct ltn_answer a = {.rc = rc, .message = message};
+    answer(rq, &a);
 }
 
-/* An HTTP answer, also to what looks like gRPC, with a status or a header of its own. */
-static void answer_http(struct ltn_http_request *rq, int rc, const char *message,
-                        const struct ltn_error_extra *extra)
+/* In HTTP's form, also to what looks like gRPC. */
+static void answer_http(struct ltn_http_request *rq, int rc, const char *message, const char *value)
 {
-    struct core *core = rq->core;
-    ltn_request_enter(core);
-    ltn_reply_error_with(rq, rc, message, 0, extra);
-    ltn_request_leave();
-}
-
-static void answer_field(struct ltn_http_request *rq, int rc, const char *message, const char *name,
-                         const char *value)
-{
-    const struct ltn_error_extra extra = {.field = {name, value}};
-    answer_http(rq, rc, message, &extra);
-}
-
-static void answer_status(struct ltn_http_request *rq, int rc, const char *message, int status)
-{
-    const struct ltn_error_extra extra = {.status = status};
-    answer_http(rq, rc, message, &extra);
-}
-
-static void answer_grpc(struct ltn_http_request *rq, int status, const char *message)
-{
-    const struct ltn_grpc_response resp = {.status = status, .message = message};
-    struct core *core = rq->core;
-    ltn_request_enter(core);
-    ltn_grpc_reply(rq, &resp);
-    ltn_request_leave();
+    const struct ltn_answer a = {.rc = rc, .message = message, .value = value, .plain_http = true};
+    answer(rq, &a);
 }
 
 static void count_refusal(struct ltn_http_server *s, int rc)
@@ -168,6 +147,48 @@ static struct ltn_http_request *request_new(struct conn *c, int32_t id, struct l
     return rq;
 }
 
+/* Whom a request counts for: the tag that authorize set, else the address. */
+struct tenant {
+    uint64_t tag;
+    uint8_t ip[16];
+};
+
+static struct tenant tenant_of(const struct ltn_http_request *rq)
+{
+    struct tenant t = {.tag = rq->tag};
+    if (rq->tag == 0) {
+        memcpy(t.ip, rq->conn->ip, sizeof(t.ip));
+    }
+    return t;
+}
+
+/* False: answered. */
+static bool admit_rate(struct ltn_http_request *rq)
+{
+    struct ltn_http_server *s = rq->conn->server;
+    uint32_t wait_ms;
+    if (s->rate == NULL || (rq->route->r.flags & LTN_ROUTE_NO_AUTH) != 0) {
+        return true;
+    }
+    const struct tenant t = tenant_of(rq);
+    if (ltn_rate_admit(s->rate, &t, sizeof(t), ltn_loop_now_ns(s->loop), &wait_ms)) {
+        return true;
+    }
+    const struct ltn_answer a = {.rc = LTN_ERR_QUOTA, .retry_after_ms = wait_ms};
+    count_refusal(s, LTN_ERR_QUOTA);
+    answer(rq, &a);
+    return false;
+}
+
+static void charge_rate(struct ltn_http_request *rq, size_t n)
+{
+    struct ltn_http_server *s = rq->conn->server;
+    if (s->rate != NULL && (rq->route->r.flags & LTN_ROUTE_NO_AUTH) == 0) {
+        const struct tenant t = tenant_of(rq);
+        ltn_rate_charge(s->rate, &t, sizeof(t), n, ltn_loop_now_ns(s->loop));
+    }
+}
+
 /* The route and what to say when there is none. False: answered. */
 static bool admit_route(struct ltn_http_request *rq)
 {
@@ -189,20 +210,16 @@ static bool admit_route(struct ltn_http_request *rq)
     if (m == ROUTE_FOUND) {
         return true;
     }
-    if (rq->grpc) {
+    if (m == ROUTE_NO_METHOD) {
         LTN_COUNT(s, refused_route);
-        answer_grpc(rq, LTN_GRPC_UNIMPLEMENTED, "unknown service or method");
-    } else if (m == ROUTE_NO_METHOD) {
-        LTN_COUNT(s, refused_route);
-        answer_field(rq, LTN_ERR_METHOD, NULL, "allow", allow);
-    } else if (ltn_router_find(&s->router, rq->path, rq->method, true, &other, allow,
-                               sizeof(allow)) == ROUTE_FOUND) {
+        answer_http(rq, LTN_ERR_METHOD, NULL, allow);
+    } else if (!rq->grpc && ltn_router_find(&s->router, rq->path, rq->method, true, &other, allow,
+                                            sizeof(allow)) == ROUTE_FOUND) {
         LTN_COUNT(s, refused_type);
-        answer_field(rq, LTN_ERR_UNSUPPORTED, "this path speaks gRPC only", "accept-post",
-                     "application/grpc");
+        answer_http(rq, LTN_ERR_TYPE, "this path speaks gRPC only", "application/grpc");
     } else {
         LTN_COUNT(s, refused_route);
-        answer_error(rq, LTN_ERR_NOT_FOUND, NULL);
+        answer_error(rq, LTN_ERR_NO_SERVICE, NULL);
     }
     return false;
 }
@@ -213,12 +230,12 @@ static bool admit_type(struct ltn_http_request *rq, bool body)
     struct ltn_http_server *s = rq->conn->server;
     if (rq->grpc && strcmp(rq->head->method, "POST") != 0) {
         LTN_COUNT(s, refused_route);
-        answer_field(rq, LTN_ERR_METHOD, NULL, "allow", "POST");
+        answer_http(rq, LTN_ERR_METHOD, NULL, "POST");
         return false;
     }
     if (!rq->grpc && !ltn_route_accepts(rq->route, rq->content_type)) {
         LTN_COUNT(s, refused_type);
-        answer_error(rq, LTN_ERR_UNSUPPORTED, "content type not supported");
+        answer_http(rq, LTN_ERR_TYPE, NULL, rq->route->content_types);
         return false;
     }
     rq->coding =
@@ -227,20 +244,7 @@ static bool admit_type(struct ltn_http_request *rq, bool body)
         return true;
     }
     LTN_COUNT(s, refused_type);
-    if (rq->grpc) {
-        const struct ltn_http_field field = {"grpc-accept-encoding", GRPC_CODINGS};
-        const struct ltn_grpc_response resp = {.status = LTN_GRPC_UNIMPLEMENTED,
-                                               .message = "compression not supported",
-                                               .fields = &field,
-                                               .field_count = 1};
-        struct core *core = rq->core;
-        ltn_request_enter(core);
-        ltn_grpc_reply(rq, &resp);
-        ltn_request_leave();
-    } else {
-        answer_field(rq, LTN_ERR_UNSUPPORTED, "content encoding not supported", "accept-encoding",
-                     ACCEPTED_CODINGS);
-    }
+    answer_error(rq, LTN_ERR_CODING, rq->grpc ? "compression not supported" : NULL);
     return false;
 }
 
@@ -265,7 +269,7 @@ static bool admit_size(struct ltn_http_request *rq)
     if (timeout != NULL) {
         if (!ltn_grpc_timeout_parse(timeout, &timeout_ns)) {
             LTN_COUNT(s, refused_malformed);
-            answer_grpc(rq, LTN_GRPC_INTERNAL, "bad grpc-timeout");
+            answer_error(rq, LTN_ERR_FRAMING, "bad grpc-timeout");
             return false;
         }
         rq->deadline_ns = ltn_loop_now_ns(s->loop) + timeout_ns;
@@ -319,19 +323,19 @@ static void *on_head(void *arg, int32_t id, struct ltn_head *head, bool body)
     copy_media_type(rq->content_type, sizeof(rq->content_type), ltn_head_get(head, "content-type"));
     if (head->too_large) {
         LTN_COUNT(s, refused_head);
-        answer_status(rq, LTN_ERR_TOO_LARGE, "request head too large", 431);
+        answer_http(rq, LTN_ERR_HEAD, NULL, NULL);
         return NULL;
     }
     if (!split_target(rq)) {
         LTN_COUNT(s, refused_malformed);
-        answer_status(rq, LTN_ERR_MALFORMED, "malformed request target", 400);
+        answer_http(rq, LTN_ERR_MALFORMED, "malformed request target", NULL);
         return NULL;
     }
     rq->grpc = head->version == 20 && is_grpc_type(rq->content_type);
     if (rq->grpc) {
         LTN_COUNT(s, requests_grpc);
     }
-    if (!admit_route(rq) || !admit_type(rq, body) || !admit_size(rq)) {
+    if (!admit_route(rq) || !admit_rate(rq) || !admit_type(rq, body) || !admit_size(rq)) {
         return NULL;
     }
     if ((rq->route->r.flags & LTN_ROUTE_PREFIX) != 0) {
@@ -400,11 +404,7 @@ static void refuse_body(struct ltn_http_request *rq, int rc)
     struct ltn_http_server *s = rq->conn->server;
     if (rq->grpc && rc == LTN_ERR_MALFORMED) {
         LTN_COUNT(s, refused_malformed);
-        if (rq->frame_complete) {
-            answer_grpc(rq, LTN_GRPC_UNIMPLEMENTED, "exactly one message is expected");
-        } else {
-            answer_grpc(rq, LTN_GRPC_INTERNAL, "bad message framing");
-        }
+        answer_error(rq, rq->frame_complete ? LTN_ERR_MESSAGES : LTN_ERR_FRAMING, NULL);
         return;
     }
     refuse(rq, rc, NULL);
@@ -417,6 +417,7 @@ static void on_data(void *arg, void *request, const uint8_t *p, size_t n)
     int32_t stream = rq->stream;
     rq->wire_bytes += n;
     ltn_count_add(&c->server->counters.request_body_bytes, n);
+    charge_rate(rq, n);
     if (rq->state == RQ_STREAM) {
         ltn_stream_data(rq, p, n);
         return;
@@ -464,8 +465,10 @@ static int inflate_body(struct ltn_http_request *rq, struct ltn_buf *wire)
 /* Makes rq->body what the handler is to see. 0 or an error code. */
 static int decode_body(struct ltn_http_request *rq)
 {
+    bool later = (rq->route->r.flags & LTN_ROUTE_CODED) != 0;
     if (!rq->grpc) {
-        if (rq->coding == LTN_CODING_IDENTITY || rq->body.len == 0) {
+        rq->coded = later && rq->coding != LTN_CODING_IDENTITY && rq->body.len > 0;
+        if (rq->coding == LTN_CODING_IDENTITY || rq->body.len == 0 || later) {
             return 0;
         }
         struct ltn_buf wire = rq->body;
@@ -474,7 +477,8 @@ static int decode_body(struct ltn_http_request *rq)
         ltn_buf_done(&wire);
         return rc;
     }
-    if (rq->frame.compressed) {
+    rq->coded = later && rq->frame.compressed;
+    if (rq->frame.compressed && !later) {
         return inflate_body(rq, &rq->frame.message);
     }
     ltn_buf_done(&rq->body);
@@ -494,13 +498,13 @@ static void on_end(void *arg, void *request)
     }
     if (rq->grpc && !rq->frame_complete) {
         LTN_COUNT(s, refused_malformed);
-        answer_grpc(rq, LTN_GRPC_INTERNAL,
-                    ltn_grpc_frame_partial(&rq->frame) ? "message cut short" : "no message");
+        answer_error(rq, LTN_ERR_FRAMING,
+                     ltn_grpc_frame_partial(&rq->frame) ? "message cut short" : "no message");
         return;
     }
     if (rq->grpc && rq->frame.compressed && rq->coding == LTN_CODING_IDENTITY) {
         LTN_COUNT(s, refused_malformed);
-        answer_grpc(rq, LTN_GRPC_INTERNAL, "compressed message without grpc-encoding");
+        answer_error(rq, LTN_ERR_FRAMING, "compressed message without grpc-encoding");
         return;
     }
     int rc = decode_body(rq);
@@ -570,7 +574,7 @@ static void send_reply(struct conn *c, struct ltn_http_request *rq)
         return;
     }
     add_standard_fields(s, rp);
-    rp->r.close = s->draining || c->aging;
+    rp->r.close = rp->r.close || s->draining || c->aging;
     int rc = c->h2 != NULL ? ltn_h2_reply(c->h2, rq->stream, &rp->r) : ltn_h1_reply(c->h1, &rp->r);
     if (rc == 0) {
         LTN_COUNT(s, replies);
@@ -616,10 +620,12 @@ static void on_deadline(void *arg)
         ltn_stream_deadline(rq);
         return;
     }
+    char status[12];
+    (void)snprintf(status, sizeof(status), "%d", ltn_err_grpc(LTN_ERR_TIMEOUT));
     const struct ltn_http_field fields[] = {
         {"content-type", "application/grpc"},
-        {"grpc-status", "4"},
-        {"grpc-message", "deadline passed"},
+        {"grpc-status", status},
+        {"grpc-message", ltn_err_str(LTN_ERR_TIMEOUT)},
     };
     struct ltn_session_reply r = {
         .status = 200,
@@ -637,13 +643,8 @@ static void on_deadline(void *arg)
 
 void ltn_exchange_timeout(struct ltn_http_request *rq)
 {
-    if (rq->grpc) {
-        answer_grpc(rq, LTN_GRPC_DEADLINE_EXCEEDED, "request body came too slowly");
-    } else if (rq->conn->h2 != NULL) {
-        answer_status(rq, LTN_ERR_TIMEOUT, "request body came too slowly", 408);
-    } else {
-        ltn_h1_fail(rq->conn->h1, 408); /* reports the request closed */
-    }
+    rq->reply.r.close = true; /* HTTP/1: nobody waits for the rest */
+    answer_error(rq, LTN_ERR_SLOW, "request body came too slowly");
 }
 
 void ltn_exchange_forget(struct conn *c)

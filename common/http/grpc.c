@@ -238,9 +238,10 @@ static void put_uint(struct ltn_buf *b, uint32_t field, uint64_t v)
     }
 }
 
-#define RETRY_TYPE      "type.googleapis.com/google.rpc.RetryInfo"
-#define MAX_RETRY_BYTES 64
-#define MAX_ANY_BYTES   256
+#define RETRY_TYPE       "type.googleapis.com/google.rpc.RetryInfo"
+#define BAD_REQUEST_TYPE "type.googleapis.com/google.rpc.BadRequest"
+#define MAX_RETRY_BYTES  64
+#define MAX_ANY_BYTES    4096
 
 int ltn_rpc_retry_info(struct ltn_buf *out, uint32_t retry_ms)
 {
@@ -254,27 +255,61 @@ int ltn_rpc_retry_info(struct ltn_buf *out, uint32_t retry_ms)
     return rc != 0 ? rc : ltn_buf_error(out);
 }
 
-int ltn_rpc_status(struct ltn_buf *out, int code, const char *message, uint32_t retry_ms)
+/* google.rpc.Status {1 code, 2 message, 3 details: google.protobuf.Any {1 type_url, 2 value}} */
+static int put_status(struct ltn_buf *out, int code, const char *message)
 {
     put_uint(out, 1, (uint64_t)code);
     if (message[0] != '\0') {
         put_bytes(out, 2, message, strlen(message));
     }
-    if (retry_ms == 0) {
-        return ltn_buf_error(out);
-    }
-    struct ltn_buf info;
-    struct ltn_buf any; /* google.protobuf.Any {1 type_url, 2 value} */
-    ltn_buf_init(&info, MAX_RETRY_BYTES);
+    return ltn_buf_error(out);
+}
+
+static int put_detail(struct ltn_buf *out, const char *type, const struct ltn_buf *value)
+{
+    struct ltn_buf any;
     ltn_buf_init(&any, MAX_ANY_BYTES);
-    (void)ltn_rpc_retry_info(&info, retry_ms);
-    put_bytes(&any, 1, RETRY_TYPE, strlen(RETRY_TYPE));
-    put_bytes(&any, 2, ltn_buf_str(&info), info.len);
+    put_bytes(&any, 1, type, strlen(type));
+    put_bytes(&any, 2, ltn_buf_str(value), value->len);
     put_bytes(out, 3, ltn_buf_str(&any), any.len);
-    int rc = ltn_buf_error(&info) != 0 ? ltn_buf_error(&info) : ltn_buf_error(&any);
-    ltn_buf_done(&info);
+    int rc = ltn_buf_error(value) != 0 ? ltn_buf_error(value) : ltn_buf_error(&any);
     ltn_buf_done(&any);
     return rc != 0 ? rc : ltn_buf_error(out);
+}
+
+int ltn_rpc_status(struct ltn_buf *out, int code, const char *message, uint32_t retry_ms)
+{
+    struct ltn_buf info;
+    int rc = put_status(out, code, message);
+    if (rc != 0 || retry_ms == 0) {
+        return rc;
+    }
+    ltn_buf_init(&info, MAX_RETRY_BYTES);
+    (void)ltn_rpc_retry_info(&info, retry_ms);
+    rc = put_detail(out, RETRY_TYPE, &info);
+    ltn_buf_done(&info);
+    return rc;
+}
+
+int ltn_rpc_status_bad_request(struct ltn_buf *out, int code, const char *message,
+                               const char *field)
+{
+    struct ltn_buf violation; /* FieldViolation {1 field, 2 description} */
+    struct ltn_buf detail;    /* BadRequest {1 field_violations} */
+    int rc = put_status(out, code, message);
+    if (rc != 0 || field == NULL) {
+        return rc;
+    }
+    ltn_buf_init(&violation, MAX_ANY_BYTES);
+    ltn_buf_init(&detail, MAX_ANY_BYTES);
+    put_bytes(&violation, 1, field, strlen(field));
+    put_bytes(&violation, 2, message, strlen(message));
+    put_bytes(&detail, 1, ltn_buf_str(&violation), violation.len);
+    rc = ltn_buf_error(&violation) != 0 ? ltn_buf_error(&violation)
+                                        : put_detail(out, BAD_REQUEST_TYPE, &detail);
+    ltn_buf_done(&violation);
+    ltn_buf_done(&detail);
+    return rc;
 }
 
 struct cursor {

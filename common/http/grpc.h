@@ -76,6 +76,10 @@ int ltn_base64_decode(struct ltn_buf *out, const char *s, size_t n);
  * retry_ms is not 0. */
 int ltn_rpc_retry_info(struct ltn_buf *out, uint32_t retry_ms);
 int ltn_rpc_status(struct ltn_buf *out, int code, const char *message, uint32_t retry_ms);
+/* google.rpc.Status with a BadRequest in its details that says of field what message says; field
+ * NULL: without details. */
+int ltn_rpc_status_bad_request(struct ltn_buf *out, int code, const char *message,
+                               const char *field);
 
 /* Retry delay from an encoded RetryInfo or Status. False when there is none. */
 bool ltn_rpc_retry_info_parse(const uint8_t *p, size_t n, uint64_t *ret_ns);

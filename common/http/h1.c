@@ -102,9 +102,14 @@ void ltn_h1_free(struct ltn_h1 *s)
 void ltn_h1_fail(struct ltn_h1 *s, int status)
 {
     if (!s->replied) {
+        /* No request is known that could choose the form: a google.rpc.Status in JSON. */
+        const char *text = ltn_http_reason(status);
         (void)ltn_buf_printf(&s->out,
-                             "HTTP/1.1 %d %s\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
-                             status, ltn_http_reason(status));
+                             "HTTP/1.1 %d %s\r\nconnection: close\r\n%s"
+                             "content-type: application/json\r\ncontent-length: %zu\r\n\r\n"
+                             "{\"message\":\"%s\"}",
+                             status, text, status == 503 ? "retry-after: 5\r\n" : "",
+                             strlen(text) + strlen("{\"message\":\"\"}"), text);
     }
     s->replied = true;
     s->closing = true;

@@ -6,12 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/err.h"
 #include "base/buf.h"
 #include "http/bucket.h"
 
 #define FRAME_HEADER_BYTES 9
+#define FIELD_OVERHEAD     32
 #define MAX_PADDING        256U
 #define MAX_CONTINUATIONS  8
 #define MAX_SETTINGS       32
@@ -19,6 +21,7 @@
 #define HEADER_TABLE_BYTES 4096
 #define TINY_DATA_BYTES    64U
 #define HEADER_EXCESS      8 /* times the limit, then the stream is cut without an answer */
+#define TOO_MANY_PINGS     "too_many_pings" /* the word gRPC clients look for */
 #define MAX_REPLY_FIELDS   48
 #define REFUND_PER_REPLY   32
 #define REFUND_PER_DATA    4
@@ -36,6 +39,7 @@ struct stream {
     bool head_seen;        /* complete: further header blocks are trailers */
     bool done;             /* a reply was given */
     bool replied;          /* and is not yet sent whole */
+    size_t trailer_bytes;  /* of the request, as HPACK counts */
     bool reset_at_once;    /* when the reply is out before the request is whole */
     uint64_t answered_ns;  /* reply sent, the peer still sends; 0: not so */
     void *request;
@@ -71,6 +75,8 @@ struct ltn_h2 {
     struct ltn_bucket resets;
     struct ltn_bucket nuisance;
     struct ltn_bucket faults;
+    uint64_t pinged_ns; /* last PING; 0: none since something was answered */
+    uint32_t strikes;
     uint8_t scan[FRAME_HEADER_BYTES];
     size_t scan_len;
     size_t scan_skip;       /* payload, at first the preface, still to pass */
@@ -199,8 +205,13 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint
     struct stream *st = stream_of(s, frame->hd.stream_id);
     (void)ng;
     (void)flags;
-    if (st == NULL || st->head == NULL) {
-        return 0; /* trailers: nghttp2 judged them, nobody needs them */
+    if (st == NULL) {
+        return 0;
+    }
+    if (st->head == NULL) { /* trailers: nghttp2 judged them, nobody needs them */
+        st->trailer_bytes += name_len + value_len + FIELD_OVERHEAD;
+        return st->trailer_bytes > s->conf.max_header_bytes ? NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE
+                                                            : 0;
     }
     struct ltn_head *h = st->head;
     int rc;
@@ -218,10 +229,24 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint
     return 0; /* too_large stands in the head and is answered when it is complete */
 }
 
+/* The client waits to be told that its body is wanted. */
+static void say_continue(struct ltn_h2 *s, int32_t id)
+{
+    static const char name[] = ":status";
+    static const char value[] = "100";
+    const nghttp2_nv nv = {.name = (uint8_t *)(uintptr_t)name,
+                           .value = (uint8_t *)(uintptr_t)value,
+                           .namelen = sizeof(name) - 1,
+                           .valuelen = sizeof(value) - 1};
+    (void)nghttp2_submit_headers(s->ng, NGHTTP2_FLAG_NONE, id, NULL, &nv, 1, NULL);
+}
+
 static void head_complete(struct ltn_h2 *s, struct stream *st, bool end)
 {
     struct ltn_head *h = st->head;
     int32_t id = st->id;
+    const char *expect = ltn_head_get(h, "expect");
+    bool waits = !end && expect != NULL && strcasecmp(expect, "100-continue") == 0;
     st->head = NULL;
     st->head_seen = true;
     if (h->authority == NULL) {
@@ -231,6 +256,9 @@ static void head_complete(struct ltn_h2 *s, struct stream *st, bool end)
     st = stream_of(s, id);
     if (st != NULL) {
         st->request = request;
+        if (waits && request != NULL && !st->done) {
+            say_continue(s, id);
+        }
     }
 }
 
@@ -263,6 +291,20 @@ static void on_data_frame(struct ltn_h2 *s, const nghttp2_frame *frame)
     }
 }
 
+/* Keepalive enforcement as gRPC has it: pings have their time, unless something is answered. */
+static void judge_ping(struct ltn_h2 *s)
+{
+    nuisance(s);
+    bool early = s->pinged_ns != 0 && s->now_ns - s->pinged_ns < s->conf.ping_interval_ns;
+    s->pinged_ns = s->now_ns;
+    if (early && s->strikes++ >= s->conf.ping_strikes && !s->flooded) {
+        (void)nghttp2_submit_goaway(
+            s->ng, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(s->ng),
+            NGHTTP2_ENHANCE_YOUR_CALM, (const uint8_t *)TOO_MANY_PINGS, sizeof(TOO_MANY_PINGS) - 1);
+        flood(s);
+    }
+}
+
 static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *user)
 {
     struct ltn_h2 *s = user;
@@ -282,7 +324,7 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
         break;
     case NGHTTP2_PING:
         if ((frame->hd.flags & NGHTTP2_FLAG_ACK) == 0) {
-            nuisance(s);
+            judge_ping(s);
         } else if (memcmp(frame->ping.opaque_data, drain_ping, sizeof(drain_ping)) == 0) {
             ltn_h2_drain_final(s);
         }
@@ -366,6 +408,8 @@ static int on_frame_send(nghttp2_session *ng, const nghttp2_frame *frame, void *
     default:
         return 0;
     }
+    s->strikes = 0;
+    s->pinged_ns = 0;
     if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) {
         return 0;
     }

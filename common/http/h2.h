@@ -21,6 +21,9 @@ struct ltn_h2_conf {
     uint32_t reset_burst, reset_per_s;
     uint32_t nuisance_burst, nuisance_per_s;
     uint32_t fault_burst, fault_per_s;
+    uint64_t ping_interval_ns; /* PINGs closer together, without an answer sent in between, are
+                                  strikes; 0: not judged */
+    uint32_t ping_strikes;     /* allowed; beyond: GOAWAY(ENHANCE_YOUR_CALM, "too_many_pings") */
 };
 
 /* HTTP/2 error codes that callers of ltn_h2_reset() use. */

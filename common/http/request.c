@@ -7,7 +7,6 @@
 #include <strings.h>
 
 #include "base/err.h"
-#include "base/json.h"
 #include "base/text.h"
 #include "http/server-internals.h"
 
@@ -58,7 +57,7 @@ void ltn_request_give_back(struct ltn_http_request *rq, size_t n)
 
 void ltn_request_free(struct ltn_http_request *rq)
 {
-    ltn_budget_give(rq->core->budget, rq->held_bytes);
+    ltn_budget_give(rq->core->budget, rq->held_bytes + rq->late_bytes);
     ltn_head_free(rq->head);
     free(rq->path);
     ltn_buf_done(&rq->body);
@@ -111,6 +110,53 @@ const uint8_t *ltn_http_body(const struct ltn_http_request *req, size_t *ret_len
 {
     *ret_len = req->body.len;
     return (const uint8_t *)ltn_buf_str(&req->body);
+}
+
+bool ltn_http_is_coded(const struct ltn_http_request *req)
+{
+    return req->coded;
+}
+
+static bool reserve_late(void *arg, size_t n)
+{
+    struct ltn_http_request *rq = arg;
+    if (!ltn_budget_take(rq->core->budget, n))
+        return false;
+    rq->late_bytes += n;
+    return true;
+}
+
+int ltn_http_inflate(struct ltn_http_request *req, struct ltn_inflater **inflater)
+{
+    struct ltn_buf out;
+    const struct ltn_inflate_limits limits = {
+        .max_ratio = req->core->max_inflate_ratio, .reserve = reserve_late, .arg = req};
+    if (!req->coded) {
+        return 0;
+    }
+    if (*inflater == NULL) {
+        *inflater = ltn_inflater_new(req->core->zstd_window_log_max);
+    }
+    if (*inflater == NULL) {
+        return -ENOMEM;
+    }
+    ltn_buf_init(&out, req->max_body_bytes);
+    int rc = ltn_inflate(*inflater, req->coding, (const uint8_t *)ltn_buf_str(&req->body),
+                         req->body.len, &limits, &out);
+    atomic_fetch_add(&req->core->inflated_bytes, out.len);
+    if (rc != 0) {
+        ltn_buf_done(&out);
+        return rc;
+    }
+    ltn_buf_done(&req->body);
+    req->body = out;
+    req->coded = false;
+    return 0;
+}
+
+void ltn_http_inflater_free(struct ltn_inflater *inflater)
+{
+    ltn_inflater_free(inflater);
 }
 
 bool ltn_http_is_grpc(const struct ltn_http_request *req)
@@ -289,12 +335,9 @@ static void finish(struct ltn_http_request *rq)
 static void set_body(struct ltn_http_request *rq, void *body, size_t n, bool take)
 {
     struct reply *rp = &rq->reply;
-    if (n > rq->core->max_response_bytes) {
-        rp->too_large = true;
-    } else if (take) {
+    if (take) {
         rp->r.body = body;
         rp->r.body_len = n;
-        return;
     } else if (n > 0) {
         rp->r.body = malloc(n);
         if (rp->r.body == NULL) {
@@ -303,9 +346,6 @@ static void set_body(struct ltn_http_request *rq, void *body, size_t n, bool tak
             memcpy(rp->r.body, body, n);
             rp->r.body_len = n;
         }
-    }
-    if (take) {
-        free(body);
     }
 }
 
@@ -345,21 +385,24 @@ static void add_retry_after(struct ltn_http_request *rq, int status, uint32_t se
 
 void ltn_http_reply(struct ltn_http_request *req, const struct ltn_http_response *resp)
 {
+    if (resp->body_len > req->core->max_response_bytes && !req->reply.too_large) {
+        if (resp->take_body) {
+            free(resp->body);
+        }
+        /* The peer gets an error instead of half an answer; the loop counts it. */
+        req->reply.too_large = true;
+        ltn_http_reply_error(req, LTN_ERR_RESPONSE, NULL, 0);
+        return;
+    }
     begin(req, resp->status);
     set_body(req, resp->body, resp->body_len, resp->take_body);
-    if (req->reply.too_large) {
-        /* The peer gets an error instead of half an answer; the loop counts it. */
-        req->reply.r.status = 500;
-    } else if (resp->content_type != NULL) {
+    if (resp->content_type != NULL) {
         add_field(req, "content-type", resp->content_type);
     }
     for (size_t i = 0; i < resp->field_count; i++) {
         add_field(req, resp->fields[i].name, resp->fields[i].value);
     }
     add_retry_after(req, resp->status, resp->retry_after_s);
-    if (resp->status == 401) {
-        add_field(req, "www-authenticate", "Bearer");
-    }
     maybe_gzip(req);
     req->reply.r.head_only = req->is_head;
     finish(req);
@@ -395,19 +438,24 @@ static void add_base64_trailer(struct ltn_http_request *rq, const char *name,
     ltn_buf_done(&text);
 }
 
-static void add_retry_trailers(struct ltn_http_request *rq, int status, const char *message,
-                               uint32_t retry_ms)
+/* Clients read the hint in different places: both are filled. */
+static void add_details(struct ltn_http_request *rq, int status, const char *message,
+                        const struct ltn_grpc_response *resp)
 {
     struct ltn_buf bytes;
+    uint32_t retry_ms = resp->retry_after_ms;
     ltn_buf_init(&bytes, 4096);
-    int rc = ltn_rpc_status(&bytes, status, message, retry_ms);
-    if (rc == 0) {
+    int rc = retry_ms != 0 ? ltn_rpc_status(&bytes, status, message, retry_ms)
+                           : ltn_rpc_status_bad_request(&bytes, status, message, resp->bad_request);
+    if (rc == 0 && retry_ms == 0) {
+        add_base64_trailer(rq, "grpc-status-details-bin", &bytes);
+    } else if (rc == 0) {
         add_base64_trailer(rq, "grpc-status-details-bin", &bytes);
         ltn_buf_reset(&bytes);
         rc = ltn_rpc_retry_info(&bytes, retry_ms);
-    }
-    if (rc == 0) {
-        add_base64_trailer(rq, "google.rpc.retryinfo-bin", &bytes);
+        if (rc == 0) {
+            add_base64_trailer(rq, "google.rpc.retryinfo-bin", &bytes);
+        }
     }
     ltn_buf_done(&bytes);
 }
@@ -458,8 +506,8 @@ void ltn_grpc_reply(struct ltn_http_request *req, const struct ltn_grpc_response
     req->reply.r.no_length = true;
     if (status == LTN_GRPC_OK && resp->body_len > req->core->max_response_bytes) {
         req->reply.too_large = true;
-        status = LTN_GRPC_RESOURCE_EXHAUSTED;
-        message = "response over the size limit";
+        status = ltn_err_grpc(LTN_ERR_RESPONSE);
+        message = ltn_err_str(LTN_ERR_RESPONSE);
     }
     ltn_text_clean(cut, sizeof(cut), message, strlen(message));
     (void)snprintf(number, sizeof(number), "%d", status);
@@ -474,81 +522,10 @@ void ltn_grpc_reply(struct ltn_http_request *req, const struct ltn_grpc_response
     if (status == LTN_GRPC_OK) {
         set_grpc_body(req, resp);
     } else {
-        if (resp->retry_after_ms != 0) {
-            add_retry_trailers(req, status, cut, resp->retry_after_ms);
+        if (resp->retry_after_ms != 0 || resp->bad_request != NULL) {
+            add_details(req, status, cut, resp);
         }
         trailers_to_head(&req->reply);
     }
     finish(req);
-}
-
-static int json_error(struct ltn_buf *b, int code, const char *message, bool status_body)
-{
-    struct ltn_json j;
-    ltn_json_init(&j, b);
-    ltn_json_open_object(&j);
-    if (!status_body) {
-        ltn_json_key(&j, "error");
-        ltn_json_open_object(&j);
-    }
-    ltn_json_kv_i64(&j, "code", code);
-    ltn_json_kv_str(&j, "message", message);
-    if (!status_body) {
-        ltn_json_close_object(&j);
-    }
-    ltn_json_close_object(&j);
-    return ltn_buf_error(b);
-}
-
-void ltn_reply_error_with(struct ltn_http_request *req, int rc, const char *message,
-                          uint32_t retry_after_ms, const struct ltn_error_extra *extra)
-{
-    char text[MAX_MESSAGE_BYTES];
-    if (ltn_err_retryable(rc) && retry_after_ms == 0) {
-        retry_after_ms = req->core->retry_after_s * 1000;
-    }
-    if (message == NULL) {
-        message = ltn_err_str(rc);
-    }
-    ltn_text_clean(text, sizeof(text), message, strlen(message));
-    struct ltn_buf b;
-    bool proto = req->status_body && (strcmp(req->content_type, "application/x-protobuf") == 0 ||
-                                      strcmp(req->content_type, "application/protobuf") == 0);
-    ltn_buf_init(&b, 16 * 1024);
-    int status = extra != NULL && extra->status != 0 ? extra->status : ltn_err_http(rc);
-    int failed = proto ? ltn_rpc_status(&b, ltn_err_grpc(rc), text, 0)
-                       : json_error(&b, req->status_body ? ltn_err_grpc(rc) : status, text,
-                                    req->status_body);
-    if (failed != 0) {
-        ltn_buf_reset(&b);
-    }
-    struct ltn_http_response resp = {
-        .status = status,
-        .content_type = proto ? req->content_type : "application/json",
-        .take_body = true,
-        .retry_after_s = ltn_err_retryable(rc) ? (retry_after_ms + 999) / 1000 : 0,
-        .fields = extra != NULL ? &extra->field : NULL,
-        .field_count = extra != NULL && extra->field.name != NULL ? 1 : 0,
-    };
-    resp.body = ltn_buf_steal(&b, &resp.body_len);
-    ltn_buf_done(&b);
-    ltn_http_reply(req, &resp);
-}
-
-void ltn_http_reply_error(struct ltn_http_request *req, int rc, const char *message,
-                          uint32_t retry_after_ms)
-{
-    if (!req->grpc) {
-        ltn_reply_error_with(req, rc, message, retry_after_ms, NULL);
-        return;
-    }
-    if (retry_after_ms == 0) {
-        retry_after_ms = req->core->retry_after_s * 1000;
-    }
-    const struct ltn_grpc_response resp = {
-        .status = ltn_err_grpc(rc),
-        .message = message != NULL ? message : ltn_err_str(rc),
-        .retry_after_ms = ltn_err_retryable(rc) ? retry_after_ms : 0,
-    };
-    ltn_grpc_reply(req, &resp);
 }

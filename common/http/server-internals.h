@@ -13,10 +13,13 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/map.h"
+#include "http/answer.h"
+#include "http/bucket.h"
 #include "http/coding.h"
 #include "http/grpc.h"
 #include "http/h1.h"
 #include "http/h2.h"
+#include "http/rate.h"
 #include "http/server.h"
 #include "http/session.h"
 #include "http/transport.h"
@@ -45,6 +48,9 @@ struct core {
     struct ltn_http_budget *budget;
     uint32_t retry_after_s;
     size_t max_response_bytes;
+    uint32_t max_inflate_ratio;
+    uint32_t zstd_window_log_max;
+    atomic_uint_fast64_t inflated_bytes; /* by handlers */
 };
 
 void ltn_core_unref(struct core *c);
@@ -93,6 +99,8 @@ struct ltn_http_request {
     struct ltn_timer deadline_timer;
 
     enum ltn_coding coding;
+    bool coded;        /* the body still is */
+    size_t late_bytes; /* of the budget, taken by the handler's thread */
     struct ltn_buf body;
     struct ltn_grpc_frame frame;
     bool frame_complete;
@@ -122,15 +130,6 @@ void ltn_request_give_back(struct ltn_http_request *rq, size_t n);
  * ltn_request_leave() instead of travelling through the loop. */
 void ltn_request_enter(struct core *c);
 void ltn_request_leave(void);
-
-/* Deviations from the error table: another HTTP status (0: none), one more header. */
-struct ltn_error_extra {
-    int status;
-    struct ltn_http_field field; /* name NULL: none */
-};
-/* HTTP form of ltn_http_reply_error(), also for requests that look like gRPC. */
-void ltn_reply_error_with(struct ltn_http_request *req, int rc, const char *message,
-                          uint32_t retry_after_ms, const struct ltn_error_extra *extra);
 
 /* ---- router ---- */
 
@@ -210,6 +209,16 @@ void ltn_conn_drain_final(struct conn *c);
 /* A body's budget was given back: credit withheld may go out. */
 void ltn_conn_relieved(struct conn *c);
 
+/* ---- TLS (transport_tls.c) ---- */
+
+/* The transport of a server with a certificate; takes fd. read is NULL when memory is out. */
+struct ltn_transport ltn_transport_tls(struct conn *c, int fd);
+/* True while a handshake goes on; *ret_want_write: it waits until the socket takes bytes. */
+bool ltn_conn_in_handshake(const struct conn *c, bool *ret_want_write);
+bool ltn_conn_is_secure(const struct conn *c);
+/* True when another protocol was agreed on than the one now begun. */
+bool ltn_conn_alpn_denies(const struct conn *c, bool h2);
+
 /* ---- exchange: from a head to a handler and back ---- */
 
 extern const struct ltn_session_sink ltn_exchange_sink; /* arg: struct conn */
@@ -283,7 +292,11 @@ struct ltn_http_server {
     void (*drained)(void *arg);
     void *drained_arg;
     atomic_bool serving;
+    struct ltn_health_watch *watches; /* calls of Health/Watch */
+    size_t watch_count;
     struct ltn_inflater *inflater;
+    struct ltn_rate *rate; /* NULL: no limits */
+    struct ltn_bucket handshakes;
     struct counters counters;
     uint8_t scratch_in[LTN_SCRATCH_BYTES];
     uint8_t scratch_out[LTN_SCRATCH_BYTES];
@@ -299,6 +312,13 @@ void ltn_server_conn_gone(struct ltn_http_server *s);
 void ltn_server_conn_dirty(struct conn *c);
 /* Takes it off that list. */
 void ltn_server_conn_clean(struct conn *c);
-void ltn_health_check(void *arg, struct ltn_http_request *req);
+
+/* ---- grpc.health.v1 (health.c) ---- */
+
+int ltn_health_routes(struct ltn_http_server *s) ltn_must_check;
+/* Tells watchers of a change. */
+void ltn_health_tick(struct ltn_http_server *s);
+/* Tells them the last state and ends them. */
+void ltn_health_drain(struct ltn_http_server *s);
 
 #endif /* LTN_HTTP_SERVER_INTERNALS_H */

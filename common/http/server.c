@@ -21,6 +21,7 @@
 #define ACCEPT_PAUSE_NS      (100 * LTN_NS_PER_MS)
 #define ACCEPTS_PER_EVENT    64
 #define LISTEN_BACKLOG       1024
+#define MAX_TENANTS          4096
 #define DRAIN_FINAL_NS       (1 * LTN_NS_PER_S)
 
 /* ---- configuration ---- */
@@ -54,6 +55,11 @@ void ltn_http_conf_default(struct ltn_http_conf *conf)
         .h2_nuisance_per_s = 50,
         .h2_fault_burst = 100,
         .h2_fault_per_s = 10,
+        .h2_ping_interval_ns = 10 * LTN_NS_PER_S,
+        .h2_ping_strikes = 2,
+        .handshake_timeout_ns = 10 * LTN_NS_PER_S,
+        .handshake_burst = 1000,
+        .handshake_per_s = 500,
         .grpc_health = true,
         .retry_after_s = 5,
     };
@@ -119,6 +125,8 @@ static struct core *core_new(struct ltn_http_server *s, struct ltn_http_budget *
     c->server = s;
     c->retry_after_s = s->conf.retry_after_s > 0 ? s->conf.retry_after_s : 1;
     c->max_response_bytes = s->conf.max_response_bytes;
+    c->max_inflate_ratio = s->conf.max_inflate_ratio;
+    c->zstd_window_log_max = s->conf.zstd_window_log_max;
     c->budget = budget;
     if (budget == NULL) {
         c->budget = ltn_http_budget_new(DEFAULT_BUDGET_BYTES);
@@ -138,6 +146,7 @@ static uint64_t sweep_step(const struct ltn_http_conf *conf)
     const uint64_t times[] = {
         conf->first_byte_timeout_ns, conf->headers_timeout_ns, conf->idle_timeout_ns,
         conf->request_timeout_ns,    conf->body_grace_ns,      conf->write_timeout_ns,
+        conf->handshake_timeout_ns,
     };
     uint64_t step = MAX_SWEEP_NS;
     for (size_t i = 0; i < LTN_ARRAY_SIZE(times); i++) {
@@ -206,6 +215,7 @@ static void on_sweep(void *arg)
     if (arm_sweep(s) != 0) {
         return; /* cannot happen: the slot of this very timer is free again */
     }
+    ltn_health_tick(s);
     for (struct conn *c = s->conns; c != NULL; c = s->walk_next) {
         s->walk_next = c->next;
         ltn_conn_sweep(c, now_ns);
@@ -213,18 +223,6 @@ static void on_sweep(void *arg)
 }
 
 /* ---- life ---- */
-
-static int add_health(struct ltn_http_server *s)
-{
-    const struct ltn_http_route route = {
-        .path = "/grpc.health.v1.Health/Check",
-        .flags = LTN_ROUTE_GRPC | LTN_ROUTE_NO_AUTH,
-        .max_body_bytes = 4096,
-        .handle = ltn_health_check,
-        .arg = s,
-    };
-    return s->conf.grpc_health ? ltn_router_add(&s->router, &route) : 0;
-}
 
 struct ltn_http_server *ltn_http_server_new(struct ltn_loop *loop, const struct ltn_http_conf *conf,
                                             struct ltn_http_budget *budget)
@@ -237,9 +235,15 @@ struct ltn_http_server *ltn_http_server_new(struct ltn_loop *loop, const struct 
     s->conf = *conf;
     atomic_init(&s->serving, true);
     ltn_map_init(&s->per_ip, conf->max_connections + 1);
+    ltn_bucket_init(&s->handshakes, conf->handshake_burst, conf->handshake_per_s);
     s->core = core_new(s, budget);
     s->inflater = ltn_inflater_new(conf->zstd_window_log_max);
-    if (s->core == NULL || s->inflater == NULL || add_health(s) != 0 || arm_sweep(s) != 0) {
+    bool limited = conf->tenant_requests_per_s != 0 || conf->tenant_bytes_per_s != 0;
+    s->rate = limited
+                  ? ltn_rate_new(conf->tenant_requests_per_s, conf->tenant_bytes_per_s, MAX_TENANTS)
+                  : NULL;
+    if (s->core == NULL || s->inflater == NULL || (limited && s->rate == NULL) ||
+        (conf->grpc_health && ltn_health_routes(s) != 0) || arm_sweep(s) != 0) {
         ltn_http_server_free(s);
         return NULL;
     }
@@ -280,6 +284,7 @@ void ltn_http_server_free(struct ltn_http_server *s)
     ltn_router_done(&s->router);
     ltn_map_done(&s->per_ip, NULL);
     ltn_inflater_free(s->inflater);
+    ltn_rate_free(s->rate);
     free(s);
 }
 
@@ -566,6 +571,7 @@ void ltn_http_server_drain(struct ltn_http_server *s, uint64_t grace_ns, void (*
     s->drained = done;
     s->drained_arg = arg;
     atomic_store(&s->serving, false);
+    ltn_health_drain(s);
     close_listeners(s);
     if (ltn_loop_timer_at(s->loop, &s->drain_timer, now_ns + grace_ns, on_drain_deadline, s) != 0 ||
         ltn_loop_timer_at(s->loop, &s->drain_final_timer, now_ns + DRAIN_FINAL_NS, on_drain_final,
@@ -608,49 +614,13 @@ void ltn_http_server_set_serving(struct ltn_http_server *s, bool serving)
     atomic_store(&s->serving, serving);
 }
 
-/* The service named in a health check: "" or the service of a registered method. */
-static bool knows_service(const struct ltn_http_server *s, const uint8_t *name, size_t n)
-{
-    if (n == 0) {
-        return true;
-    }
-    for (size_t i = 0; i < s->router.count; i++) {
-        const struct route *r = &s->router.routes[i];
-        const char *end = strrchr(r->path, '/');
-        if ((r->r.flags & LTN_ROUTE_GRPC) != 0 && (size_t)(end - r->path) == n + 1 &&
-            memcmp(r->path + 1, name, n) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-void ltn_health_check(void *arg, struct ltn_http_request *req)
-{
-    struct ltn_http_server *s = arg;
-    size_t len;
-    const uint8_t *body = ltn_http_body(req, &len);
-    const uint8_t *name = (const uint8_t *)"";
-    size_t name_len = 0;
-    (void)ltn_pb_find_bytes(body, len, 1, &name, &name_len);
-    if (!knows_service(s, name, name_len)) {
-        const struct ltn_grpc_response resp = {.status = LTN_GRPC_NOT_FOUND,
-                                               .message = "unknown service"};
-        ltn_grpc_reply(req, &resp);
-        return;
-    }
-    /* HealthCheckResponse {1 status: 1 SERVING, 2 NOT_SERVING} */
-    const uint8_t answer[2] = {0x08, atomic_load(&s->serving) ? 1 : 2};
-    const struct ltn_grpc_response resp = {.body = answer, .body_len = sizeof(answer)};
-    ltn_grpc_reply(req, &resp);
-}
-
 void ltn_http_server_stats(const struct ltn_http_server *s, struct ltn_http_stats *ret)
 {
     const struct counters *c = &s->counters;
 #define LTN_COPY(name, help) ret->name = atomic_load_explicit(&c->name, memory_order_relaxed);
     LTN_HTTP_COUNTERS(LTN_COPY)
 #undef LTN_COPY
+    ret->request_inflated_bytes += atomic_load(&s->core->inflated_bytes);
     ret->connections = atomic_load_explicit(&c->connections, memory_order_relaxed);
     ret->in_flight = atomic_load_explicit(&c->in_flight, memory_order_relaxed);
     ret->body_bytes = ltn_http_budget_used(s->core->budget);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * HTTP server: gRPC over h2c, plain HTTP/2 and HTTP/1.1 on one port, told apart by the first bytes.
- * A server belongs to the thread of its loop. Several servers (one loop and thread each) may listen
- * on the same address with reuse_port and share one budget.
+ * HTTP server: gRPC, plain HTTP/2 and HTTP/1.1 on one port, over TLS or not, told apart by the
+ * first bytes. A server belongs to the thread of its loop. Several servers (one loop and thread
+ * each) may listen on the same address with reuse_port and share one budget.
  *
  * A handler gets a complete request: the body is whole, decompressed and, for gRPC, freed of its
  * framing. The handler owns the request until it gives it back with exactly one of the reply calls,
@@ -27,6 +27,7 @@ struct ltn_http_server;
 struct ltn_http_budget;
 struct ltn_http_request;
 struct ltn_http_stream_ops;
+struct ltn_tls_server;
 
 /* ---- configuration ---- */
 
@@ -61,9 +62,24 @@ struct ltn_http_conf {
     uint32_t h2_nuisance_per_s;
     uint32_t h2_fault_burst; /* streams this side had to reset for the peer's faults */
     uint32_t h2_fault_per_s;
+    uint64_t h2_ping_interval_ns; /* keepalives may come that often (10 % early is fine) while
+                                     nothing is answered; 0: not judged */
+    uint32_t h2_ping_strikes;     /* so many earlier ones, then GOAWAY "too_many_pings" */
+    /* rates of each tenant: of the tag that authorize set or, without one, of the address; 0: none.
+     * Beyond: 429 with a spread Retry-After, gRPC 14 with RetryInfo. Burst: two seconds' worth. */
+    uint64_t tenant_requests_per_s;
+    uint64_t tenant_bytes_per_s; /* of bodies on the wire */
+    /* TLS */
+    struct ltn_tls_server *tls; /* from http/tls.h; then each port speaks TLS and cleartext, told
+                                   apart by the first byte. NULL: cleartext only. Borrowed for the
+                                   server's life. */
+    bool tls_required;          /* cleartext is refused unless it comes from this machine */
+    uint64_t handshake_timeout_ns;
+    uint32_t handshake_burst; /* handshakes that may begin at once, and per second */
+    uint32_t handshake_per_s;
     /* behaviour */
     bool reuse_port;
-    bool grpc_health;        /* serve grpc.health.v1.Health/Check */
+    bool grpc_health;        /* serve grpc.health.v1.Health */
     const char *server_name; /* Server header; NULL: none. Borrowed for the server's life. */
     uint32_t retry_after_s;  /* hint on 429 and 503 when the caller gives none; at least 1 */
     /* Called on the loop thread with the head of each request, before any byte of the body is
@@ -102,6 +118,8 @@ enum ltn_route_flag {
                                   of {"error":{"code","message"}} */
     LTN_ROUTE_NO_AUTH = 8,     /* the authorize hook is not asked */
     LTN_ROUTE_GZIP = 16,       /* replies to GET are gzipped when the client accepts it */
+    LTN_ROUTE_CODED = 32,      /* a compressed body is handed over as it came: the handler inflates
+                                  it, where it likes, with ltn_http_inflate() */
 };
 
 struct ltn_http_route {
@@ -143,7 +161,8 @@ int ltn_http_server_listen(struct ltn_http_server *s, const char *address,
 /* Port of the index-th listen call; 0 when there is none. */
 uint16_t ltn_http_server_port(const struct ltn_http_server *s, size_t index);
 
-/* What grpc.health.v1 answers: serving (true at first) or not. Any thread. */
+/* What grpc.health.v1 answers: serving (true at first) or not; watchers learn it within a second.
+ * Any thread. */
 void ltn_http_server_set_serving(struct ltn_http_server *s, bool serving);
 
 /* Graceful end: stops accepting, tells HTTP/2 peers (GOAWAY, one round trip, final GOAWAY), answers
@@ -165,8 +184,21 @@ const char *ltn_http_header(const struct ltn_http_request *req, const char *name
 const char *ltn_http_content_type(const struct ltn_http_request *req);
 /* Peer as "10.0.0.7:51234" or "[fd00::7]:51234". */
 const char *ltn_http_peer(const struct ltn_http_request *req);
+/* Name in the client's certificate, "DNS:...", "URI:..." or "CN:...", checked; "" without one. On
+ * the loop thread, such as in authorize; valid until it returns. */
+const char *ltn_http_identity(const struct ltn_http_request *req);
 const uint8_t *ltn_http_body(const struct ltn_http_request *req, size_t *ret_len);
 bool ltn_http_is_grpc(const struct ltn_http_request *req);
+/* True while the body is compressed; only on routes with LTN_ROUTE_CODED. */
+bool ltn_http_is_coded(const struct ltn_http_request *req);
+
+/* Replaces a compressed body by what it holds, below the server's limits; nothing to do when it is
+ * not compressed. *inflater is scratch of the calling thread, NULL at first, and lives until
+ * ltn_http_inflater_free. 0; LTN_ERR_MALFORMED, LTN_ERR_TOO_LARGE (size or ratio), LTN_ERR_BUSY (no
+ * memory budget left), -ENOMEM. Any thread that owns the request. */
+struct ltn_inflater;
+int ltn_http_inflate(struct ltn_http_request *req, struct ltn_inflater **inflater) ltn_must_check;
+void ltn_http_inflater_free(struct ltn_inflater *inflater);
 int ltn_http_version(const struct ltn_http_request *req);          /* 10, 11 or 20 */
 uint64_t ltn_http_tag(const struct ltn_http_request *req);         /* set by authorize; 0 */
 uint64_t ltn_http_deadline_ns(const struct ltn_http_request *req); /* monotonic; 0: none */
@@ -217,15 +249,17 @@ struct ltn_grpc_response {
     const void *body;    /* one message, copied; NULL: empty */
     size_t body_len;
     uint32_t retry_after_ms;             /* RetryInfo in both trailers; 0: none */
+    const char *bad_request;             /* what is at fault, as BadRequest detail; NULL: none */
     const struct ltn_http_field *fields; /* initial metadata, copied */
     size_t field_count;
 };
 
 void ltn_grpc_reply(struct ltn_http_request *req, const struct ltn_grpc_response *resp);
 
-/* Answers an LTN_ERR_* code or -errno in the form the client speaks: gRPC status, or HTTP status
- * with google.rpc.Status (protobuf or JSON) or {"error":...} by the route. Retryable codes carry a
- * hint of retry_after_ms (0: the server's). message NULL: the code's text. */
+/* Answers an LTN_ERR_* code or -errno in the form the client speaks, by the answer matrix
+ * (LTN_ERR_TABLE): gRPC status, or HTTP status with google.rpc.Status (protobuf or JSON) or
+ * {"error":...} by the route. Retryable codes carry a hint of retry_after_ms (0: the server's; at
+ * least 1 s), broken bodies a BadRequest detail. message NULL: the code's text. */
 void ltn_http_reply_error(struct ltn_http_request *req, int rc, const char *message,
                           uint32_t retry_after_ms);
 
@@ -243,6 +277,9 @@ struct ltn_http_stream_ops {
     /* The peer ended its side (it is answered with status 0), took the call back, or is gone. The
      * handle is dead. */
     void (*closed)(void *ctx);
+    /* The peer ended its side and goes on listening: a method whose answers stream. NULL: the
+     * stream is then ended with status 0. */
+    void (*ended)(void *ctx);
 };
 
 /* Bytes that may wait on a stream for a peer that does not take them. */
@@ -268,6 +305,11 @@ void ltn_http_stream_end(struct ltn_http_request *stream, int status, const char
     X(accept_errors, "accept failures such as a lack of descriptors")                              \
     X(connections_h1, "connections that spoke HTTP/1")                                             \
     X(connections_h2, "connections that spoke HTTP/2")                                             \
+    X(connections_tls, "connections that agreed on TLS")                                           \
+    X(tls_handshakes_failed, "TLS handshakes that failed, such as for a wrong certificate")        \
+    X(tls_handshakes_limited, "connections closed at once: too many TLS handshakes")               \
+    X(timeouts_handshake, "TLS handshakes that took too long")                                     \
+    X(cleartext_refused, "connections refused for not speaking TLS")                               \
     X(protocol_errors, "connections ended for breaking the protocol")                              \
     X(timeouts_first_byte, "connections that never sent a byte")                                   \
     X(timeouts_head, "request heads that took too long")                                           \

@@ -117,10 +117,16 @@ static void next_frame(struct ltn_http_request *rq)
     }
 }
 
-static void fault(struct ltn_http_request *rq, int status, const char *message)
+/* Ends it with what the answer matrix says of rc; message NULL: the code's text. */
+static void finish_error(struct ltn_http_request *rq, int rc, const char *message)
+{
+    finish(rq, ltn_err_grpc(rc), message != NULL ? message : ltn_err_str(rc));
+}
+
+static void fault(struct ltn_http_request *rq, int rc, const char *message)
 {
     LTN_COUNT(rq->conn->server, stream_faults);
-    finish(rq, status, message);
+    finish_error(rq, rc, message);
 }
 
 /* One step through the bytes; returns how many were used, 0 when the stream ended. */
@@ -129,20 +135,19 @@ static size_t take(struct ltn_http_request *rq, const uint8_t *p, size_t n)
     size_t used = 0;
     int rc = ltn_grpc_frame_feed(&rq->frame, p, n, &used);
     if (rc < 0) {
-        fault(rq, rc == LTN_ERR_MALFORMED ? LTN_GRPC_INTERNAL : LTN_GRPC_RESOURCE_EXHAUSTED,
-              rc == LTN_ERR_MALFORMED ? "bad message framing" : ltn_err_str(rc));
+        fault(rq, rc == LTN_ERR_MALFORMED ? LTN_ERR_FRAMING : rc, NULL);
         return 0;
     }
     if (!account(rq)) {
         LTN_COUNT(rq->conn->server, refused_budget);
-        finish(rq, LTN_GRPC_UNAVAILABLE, "memory budget used up, try again");
+        finish_error(rq, LTN_ERR_BUSY, "memory budget used up, try again");
         return 0;
     }
     if (rc == 0) {
         return used;
     }
     if (rq->frame.compressed) {
-        fault(rq, LTN_GRPC_UNIMPLEMENTED, "compressed messages are not taken on this stream");
+        fault(rq, LTN_ERR_CODING, "compressed messages are not taken on this stream");
         return 0;
     }
     LTN_COUNT(rq->conn->server, stream_messages);
@@ -179,7 +184,14 @@ void ltn_stream_data(struct ltn_http_request *rq, const uint8_t *p, size_t n)
 void ltn_stream_end(struct ltn_http_request *rq)
 {
     if (ltn_grpc_frame_partial(&rq->frame)) {
-        fault(rq, LTN_GRPC_INTERNAL, "message cut short");
+        fault(rq, LTN_ERR_FRAMING, "message cut short");
+    } else if (rq->route->r.stream->ended != NULL) {
+        rq->dispatching = true;
+        rq->route->r.stream->ended(rq->stream_ctx);
+        rq->dispatching = false;
+        if (rq->stream_over) {
+            drop(rq);
+        }
     } else {
         finish(rq, LTN_GRPC_OK, NULL);
     }
@@ -187,7 +199,7 @@ void ltn_stream_end(struct ltn_http_request *rq)
 
 void ltn_stream_deadline(struct ltn_http_request *rq)
 {
-    finish(rq, LTN_GRPC_DEADLINE_EXCEEDED, "deadline passed");
+    finish_error(rq, LTN_ERR_TIMEOUT, NULL);
 }
 
 void ltn_stream_gone(struct ltn_http_request *rq)

@@ -15,7 +15,7 @@
 #define OVERFLOW_LABELS "otel_metric_overflow=\"true\""
 #define HELP_BYTES      200
 #define TAKE_SLICE      64u
-#define EXPIRE_SLICE    4096u
+#define EXPIRE_SLICE    1024u
 #define LABEL_OVERHEAD  17u /* terminator and allocator, about */
 
 /* ---- life ---- */
@@ -401,7 +401,8 @@ static void unmake(struct ltn_series *s, ltn_series_ref ref)
     else
         g->family->count--;
     s->stats.series--;
-    s->limbo++;
+    o->next = s->limbo;
+    s->limbo = ref;
     s->unswept = true;
     o->flags = (uint8_t)((o->flags & SLOT_DIRTY) | SLOT_LIMBO);
     ltn_series_mark(s, ref);
@@ -640,37 +641,39 @@ static void drop_empty(struct ltn_series *s)
     }
 }
 
-/* Slots that went with the expiry before become free. */
-static void leave_limbo(struct ltn_series *s)
+/* Slots that went with the expiry before become free. True while there are more. */
+static bool leave_limbo(struct ltn_series *s)
 {
-    for (ltn_series_ref r = 1; r <= s->slot_count && s->limbo > 0; r++) {
+    for (uint32_t n = 0; s->limbo != 0 && n < EXPIRE_SLICE; n++) {
+        ltn_series_ref r = s->limbo;
         struct slot *o = ltn_slot(s, r);
-        if ((o->flags & SLOT_LIMBO) == 0)
-            continue;
+        s->limbo = o->next;
         o->flags &= (uint8_t) ~(unsigned)SLOT_LIMBO;
         ltn_series_give_slot(s, r);
-        s->limbo--;
     }
+    return s->limbo != 0;
+}
+
+/* Lets others have the lock for a moment. */
+static void breathe(struct ltn_series *s)
+{
+    ltn_series_unlock(s);
+    ltn_series_lock(s);
 }
 
 void ltn_series_expire(struct ltn_series *s, uint64_t now_ns)
 {
     uint32_t now_s = ltn_seconds(now_ns), keep_s = ltn_seconds(s->opts.expire_ns);
-    uint32_t limit_s = now_s > keep_s ? now_s - keep_s : 0, group = 0;
-    bool more = true;
+    uint32_t limit_s = now_s > keep_s ? now_s - keep_s : 0, group = 0, at = 0;
     ltn_series_lock(s);
-    if (s->cursors == 0 && !s->unswept)
-        leave_limbo(s);
-    while (more && s->cursors == 0) {
-        more = expire_slice(s, &group, limit_s);
-        ltn_series_unlock(s);
-        ltn_series_lock(s);
-    }
-    if (s->unswept) {
-        ltn_series_raw_sweep(s);
-        s->unswept = false;
-    }
-    if (s->cursors == 0)
+    while (leave_limbo(s))
+        breathe(s);
+    while (s->cursors == 0 && expire_slice(s, &group, limit_s))
+        breathe(s);
+    while (s->unswept && ltn_series_raw_sweep(s, &at, EXPIRE_SLICE))
+        breathe(s);
+    s->unswept = false;
+    if (s->cursors == 0 && s->limbo != 0)
         drop_empty(s);
     ltn_series_unlock(s);
 }

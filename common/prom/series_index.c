@@ -153,18 +153,16 @@ static struct raw_entry *raw_locate(struct raw_entry *raw, uint32_t room, struct
     return &raw[i];
 }
 
-/* Into a table of that room, only what still leads to a series; without the overflow series when
- * own_only, as there may be room for a series of its own now. */
-static int raw_rebuild(struct ltn_series *s, uint32_t room, bool own_only)
+/* Into a table of that room, only what still leads to a series. */
+static int raw_rebuild(struct ltn_series *s, uint32_t room)
 {
-    uint32_t unwanted = own_only ? SLOT_OVERFLOW : 0, count = 0;
     struct raw_entry *raw = calloc(room, sizeof(*raw));
+    uint32_t count = 0;
     if (raw == NULL)
         return -ENOMEM;
     for (uint32_t i = 0; i < s->raw_room; i++) {
         const struct raw_entry *e = &s->raw[i];
-        uint32_t flags = e->ref != 0 ? ltn_slot(s, e->ref)->flags : 0;
-        if ((flags & SLOT_USED) == 0 || (flags & unwanted) != 0)
+        if (e->ref == 0 || (s->unswept && (ltn_slot(s, e->ref)->flags & SLOT_USED) == 0))
             continue;
         *raw_locate(raw, room, (struct ltn_series_key){e->a, e->b}) = *e;
         count++;
@@ -189,16 +187,43 @@ void ltn_series_raw_put(struct ltn_series *s, struct ltn_series_key key, ltn_ser
     if (s->raw_count >= RAW_PER_SERIES * s->opts.max_series + ROOM_MIN)
         raw_clear(s);
     /* Without memory the next point of its kind needs labels again. */
-    if (s->raw_count + 1 > s->raw_room / 4 * 3 && raw_rebuild(s, grown(s->raw_room), false) != 0)
+    if (s->raw_count + 1 > s->raw_room / 4 * 3 && raw_rebuild(s, grown(s->raw_room)) != 0)
         return;
     struct raw_entry *e = raw_locate(s->raw, s->raw_room, key);
     s->raw_count += e->ref == 0 ? 1 : 0;
     *e = (struct raw_entry){key.a, key.b, ref};
 }
 
-void ltn_series_raw_sweep(struct ltn_series *s)
+/* Closes the gap, as in ltn_series_index_del. */
+static void raw_del(struct ltn_series *s, uint32_t gap)
 {
-    /* Without memory all of them go: none may lead to another series. */
-    if (s->raw_count > 0 && raw_rebuild(s, s->raw_room, true) != 0)
-        raw_clear(s);
+    uint32_t room = s->raw_room;
+    for (uint32_t i = gap;;) {
+        i = i + 1 == room ? 0 : i + 1;
+        const struct raw_entry *e = &s->raw[i];
+        if (e->ref == 0)
+            break;
+        uint32_t home = raw_place((struct ltn_series_key){e->a, e->b}, room);
+        bool stays = gap <= i ? (home > gap && home <= i) : (home > gap || home <= i);
+        if (stays)
+            continue;
+        s->raw[gap] = *e;
+        gap = i;
+    }
+    s->raw[gap] = (struct raw_entry){0, 0, 0};
+    s->raw_count--;
+}
+
+bool ltn_series_raw_sweep(struct ltn_series *s, uint32_t *at, uint32_t max)
+{
+    for (uint32_t n = 0; *at < s->raw_room && n < max; n++) {
+        ltn_series_ref ref = s->raw[*at].ref;
+        uint32_t flags = ref != 0 ? ltn_slot(s, ref)->flags : SLOT_USED;
+        /* An overflow series' too: there may be room for one of its own now. */
+        if ((flags & SLOT_USED) == 0 || (flags & SLOT_OVERFLOW) != 0)
+            raw_del(s, *at); /* and look at what came in its place */
+        else
+            (*at)++;
+    }
+    return *at < s->raw_room;
 }

@@ -94,8 +94,8 @@ struct ltn_series {
     uint32_t chunk_count;
     uint32_t slot_count; /* ever used */
     ltn_series_ref free_list;
-    size_t limbo; /* slots of series that went, not to be used again yet */
-    bool unswept; /* some of them still have keys */
+    ltn_series_ref limbo; /* list of slots whose series went, not to be used again yet */
+    bool unswept;         /* some of them still have keys */
     uint32_t cursors;
     size_t label_bytes;
     /* by group and labels */
@@ -141,8 +141,9 @@ ltn_series_ref ltn_series_index_get(const struct ltn_series *s, uint32_t hash, u
 int ltn_series_index_put(struct ltn_series *s, ltn_series_ref ref) ltn_must_check;
 void ltn_series_index_del(struct ltn_series *s, ltn_series_ref ref);
 void ltn_series_raw_put(struct ltn_series *s, struct ltn_series_key key, ltn_series_ref ref);
-/* Forgets keys of freed slots and of overflow series. */
-void ltn_series_raw_sweep(struct ltn_series *s);
+/* Forgets keys of freed slots and of overflow series, max of the table's places from *at on; true
+ * while there are more. A table that grows meanwhile has none of freed slots any more. */
+bool ltn_series_raw_sweep(struct ltn_series *s, uint32_t *at, uint32_t max);
 
 /* series.c */
 int ltn_series_get_family(struct ltn_series *s, const struct ltn_series_desc *d,

@@ -295,7 +295,6 @@ static int take_lock(const char *path, const struct ltn_db_opts *opts, struct lt
 
 static int move_aside(const char *path, char moved[LTN_DB_PATH_BYTES])
 {
-    static const char *const side[] = {"-wal", "-shm"};
     unsigned long long now_s = ltn_now_unix_ns() / LTN_NS_PER_S;
     int n = snprintf(moved, LTN_DB_PATH_BYTES, "%s.corrupt-%llu", path, now_s);
     if (n < 0 || n >= LTN_DB_PATH_BYTES - 8) {
@@ -308,11 +307,11 @@ static int move_aside(const char *path, char moved[LTN_DB_PATH_BYTES])
     if (rename(path, moved) != 0) {
         return -errno;
     }
-    for (size_t i = 0; i < LTN_ARRAY_SIZE(side); i++) {
+    for (size_t i = 0; i < LTN_DB_SIDES; i++) {
         char from[LTN_DB_PATH_BYTES + 8];
         char to[LTN_DB_PATH_BYTES + 8];
-        (void)snprintf(from, sizeof(from), "%s%s", path, side[i]);
-        (void)snprintf(to, sizeof(to), "%s%s", moved, side[i]);
+        (void)snprintf(from, sizeof(from), "%s%s", path, ltn_db_sides[i]);
+        (void)snprintf(to, sizeof(to), "%s%s", moved, ltn_db_sides[i]);
         if (rename(from, to) != 0 && errno != ENOENT) {
             return -errno;
         }

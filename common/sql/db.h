@@ -24,6 +24,10 @@ struct ltn_stmt;
 
 #define LTN_DB_PATH_BYTES 4096
 
+/* What the engine appends to a database's name for the files beside it, while it is in use. */
+#define LTN_DB_SIDES 2
+extern const char *const ltn_db_sides[LTN_DB_SIDES];
+
 struct ltn_db_opts {
     const char *path;         /* file, created with mode 0600 when missing, or ":memory:" */
     bool sync_full;           /* synchronous FULL: survives power loss; else NORMAL */

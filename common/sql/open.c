@@ -87,14 +87,15 @@ static int adopt_file(int fd, const struct ltn_db_opts *opts)
     return open_to_others && fchmod(fd, 0600) != 0 && errno != EPERM ? -errno : 0;
 }
 
+const char *const ltn_db_sides[LTN_DB_SIDES] = {"-wal", "-shm"};
+
 /* The engine gives new side files the mode of the file; those from before are ours to tighten. */
 static void tighten_side_files(const char *path)
 {
-    static const char *const side[] = {"-wal", "-shm"};
-    for (size_t i = 0; i < LTN_ARRAY_SIZE(side); i++) {
+    for (size_t i = 0; i < LTN_DB_SIDES; i++) {
         char name[LTN_DB_PATH_BYTES + 8];
         struct stat st;
-        (void)snprintf(name, sizeof(name), "%s%s", path, side[i]);
+        (void)snprintf(name, sizeof(name), "%s%s", path, ltn_db_sides[i]);
         if (lstat(name, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 077) != 0) {
             (void)chmod(name, 0600);
         }

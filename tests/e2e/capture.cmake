@@ -55,3 +55,6 @@ add_library(capture_future SHARED capture_future.c)
 target_compile_options(capture_future PRIVATE -O2 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls
     -fvisibility=hidden -Wall -Wextra -Werror)
 set_target_properties(capture_future PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
+
+capture_program(capture_graph capture_graph.c)
+target_link_libraries(capture_graph PRIVATE simgpu_cudart simgpu_nccl simgpu_cuda)

@@ -4,40 +4,11 @@
 //   DIR/opened, waits for DIR/call, launches that many kernels and waits for them
 // With the real runtime (REAL_RUNTIME) and no driver here every call fails; they count all the
 // same.
-#include <fcntl.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "capture_flags.h"
 #include "sim_api.h"
-
-static void file_name(char out[512], const char *dir, const char *name)
-{
-    snprintf(out, 512, "%s/%s", dir, name);
-}
-
-static int wait_for(const char *dir, const char *name)
-{
-    char path[512];
-    const struct timespec nap = {.tv_nsec = 1000000};
-    file_name(path, dir, name);
-    for (int i = 0; i < 60000; i++) {
-        if (access(path, F_OK) == 0) {
-            return 0;
-        }
-        nanosleep(&nap, NULL);
-    }
-    return -1;
-}
-
-static void make(const char *dir, const char *name)
-{
-    char path[512];
-    file_name(path, dir, name);
-    close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
-}
 
 #ifdef REAL_RUNTIME
 static int kernel_stub;
@@ -52,13 +23,13 @@ int main(int argc, char **argv)
     if (argc < 3) {
         return 2;
     }
-    make(argv[1], "started");
-    if (wait_for(argv[1], "open") != 0) {
+    flag_make(argv[1], "started");
+    if (flag_wait(argv[1], "open") != 0) {
         return 2;
     }
     failed |= cudaFree(NULL);
-    make(argv[1], "opened");
-    if (wait_for(argv[1], "call") != 0) {
+    flag_make(argv[1], "opened");
+    if (flag_wait(argv[1], "call") != 0) {
         return 2;
     }
     for (long i = strtol(argv[2], NULL, 10); i > 0; i--) {

@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
 import time
@@ -181,13 +182,17 @@ def bpftool(*words):
 
 
 class Sim:
-    """Simulated GPU programs that share one state folder."""
+    """Simulated GPU programs that share one state folder. With own=True they have libraries that no other test's
+    agent attaches to: what is attached to by somebody can be told from what is not."""
 
-    def __init__(self, procs, folder):
+    def __init__(self, procs, folder, own=False):
         self.procs = procs
         self.dir = os.path.join(str(folder), "sim")
         os.makedirs(self.dir, exist_ok=True)
-        self.env = {"SIMGPU_DIR": self.dir, "LD_LIBRARY_PATH": SIM_DIR}
+        self.lib_dir = os.path.join(self.dir, "lib") if own else SIM_DIR
+        if own:
+            shutil.copytree(SIM_DIR, self.lib_dir, dirs_exist_ok=True)
+        self.env = {"SIMGPU_DIR": self.dir, "LD_LIBRARY_PATH": self.lib_dir}
         self.count = 0
 
     def train(self, *options, env=None, cpu=None):

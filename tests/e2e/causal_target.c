@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank of a job of one. After some seconds of usual steps each step does one more thing, which
 // the first argument names:
-//   causal_target WHAT USUAL_S BAD_S DIR
+//   causal_target WHAT USUAL_S BAD_S DIR [CPU_MS KERNEL_MS]
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -79,7 +79,6 @@ static void prepare(struct work *w, const char *dir)
     unlink(path);
     w->map = mmap(NULL, FILE_BYTES, PROT_READ, MAP_SHARED, w->file, 0);
     w->host = malloc(COPY_BYTES);
-    CHECK(cudaMalloc(&w->device, COPY_BYTES));
 }
 
 // Takes the file's pages out of memory again and again, beside the rank, and keeps the disk busy,
@@ -167,34 +166,37 @@ static void bad_step(struct work *w)
 
 int main(int argc, char **argv)
 {
-    if (argc != 5) {
-        fputs("usage: causal_target WHAT USUAL_S BAD_S DIR\n", stderr);
+    if (argc != 5 && argc != 7) {
+        fputs("usage: causal_target WHAT USUAL_S BAD_S DIR [CPU_MS KERNEL_MS]\n", stderr);
         return 2;
     }
+    double cpu_ms = argc == 7 ? strtod(argv[5], NULL) : 2;
+    double kernel_ms = argc == 7 ? strtod(argv[6], NULL) : 1;
     struct work w = {.what = argv[1]};
     ncclComm_t comm = NULL;
     ncclUniqueId id;
     void *buffer = NULL;
+    prepare(&w, argv[4]); // before the first GPU call: a busy disk is no part of the start
     CHECK(cudaSetDevice(0));
     CHECK(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync));
     CHECK(cudaStreamCreateWithFlags(&w.stream, 1));
     CHECK(cudaMalloc(&buffer, 4096));
     CHECK(ncclGetUniqueId(&id));
     CHECK(ncclCommInitRank(&comm, 1, id, 0));
-    prepare(&w, argv[4]);
+    CHECK(cudaMalloc(&w.device, COPY_BYTES));
     double start = now_s(CLOCK_MONOTONIC);
     double bad = start + strtod(argv[2], NULL);
     double end = bad + strtod(argv[3], NULL);
     double now;
     while ((now = now_s(CLOCK_MONOTONIC)) < end) {
-        burn(2);
+        burn(cpu_ms);
         if (strcmp(w.what, "free") == 0) {
             free_some(&w, false);
         }
         if (now >= bad) {
             bad_step(&w);
         }
-        launch(w.stream, 1000000);
+        launch(w.stream, (uint64_t)(kernel_ms * 1e6));
         CHECK(ncclAllReduce(buffer, buffer, 8, TYPE_F32, 0, comm, w.stream));
         CHECK(cudaStreamSynchronize(w.stream));
     }

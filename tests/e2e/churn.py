@@ -10,7 +10,7 @@ import capture_util as cap
 import harness
 
 # Not scope_tgids: the programs that look at the maps are in scope themselves, and it takes a scan to forget them.
-PER_PROCESS_MAPS = ("op_stats", "threads", "comms", "processes", "in_flight")
+PER_PROCESS_MAPS = ("op_stats", "threads", "comms", "processes", "in_flight", "graphs")
 QUICK = {"SIMGPU_CTX_MS": "0"}
 
 
@@ -45,7 +45,7 @@ class Churn:
 
     def __init__(self, procs, folder, seed=1):
         self.procs = procs
-        self.sim = cap.Sim(procs, folder)
+        self.sim = cap.Sim(procs, folder, own=True)
         self.folder = str(folder)
         self.random = random.Random(seed)
         self.started = 0

@@ -3,10 +3,13 @@
 
 import os
 
-import pytest
+# Programs are started while channels are open: what gRPC does around a fork may stop the child before it begins.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-import harness
-from skips import pytest_sessionfinish, pytest_terminal_summary  # noqa: F401
+import pytest  # noqa: E402
+
+import harness  # noqa: E402
+from skips import pytest_sessionfinish, pytest_terminal_summary  # noqa: E402,F401
 
 
 @pytest.fixture

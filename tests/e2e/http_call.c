@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Drives the clients of common/http from the end-to-end tests:
- *   http_call grpc TARGET PATH BODY TIMEOUT_MS [gzip] [count=N] [pause_ms=N] [token=T]
- *   http_call http URL BODY|- TIMEOUT_MS [gzip] [max=N]
+ *   http_call grpc TARGET PATH BODY TIMEOUT_MS [gzip|zstd] [count=N] [pause_ms=N] [token=T]
+ *             [ca=FILE [cert=FILE] [key=FILE] [name=NAME]]
+ *   http_call http URL BODY|- TIMEOUT_MS [gzip|zstd] [max=N] [ca=FILE] [cert=FILE] [key=FILE]
  * Prints one line a call.
  */
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "http/client.h"
+#include "http/tls.h"
 
 static const char *option(int argc, char **argv, const char *name)
 {
@@ -34,10 +36,24 @@ static uint64_t number(const char *text, uint64_t otherwise)
 static int run_grpc(int argc, char **argv, uint64_t timeout_ms)
 {
     struct ltn_grpc_client *client;
+    struct ltn_tls_client *tls = NULL;
+    struct ltn_errinfo info = {0};
+    const struct ltn_tls_client_conf tc = {
+        .ca_file = option(argc, argv, "ca="),
+        .cert_file = option(argc, argv, "cert="),
+        .key_file = option(argc, argv, "key="),
+    };
+    if (tc.ca_file != NULL && ltn_tls_client_new(&tc, &tls, &info) != 0) {
+        (void)fprintf(stderr, "%s\n", info.msg);
+        return 2;
+    }
     const struct ltn_grpc_client_conf conf = {
         .target = argv[2],
         .gzip = option(argc, argv, "gzip") != NULL,
+        .zstd = option(argc, argv, "zstd") != NULL,
         .bearer_token = option(argc, argv, "token="),
+        .tls = tls,
+        .server_name = option(argc, argv, "name="),
     };
     if (ltn_grpc_client_new(&conf, &client) != 0) {
         return 2;
@@ -68,6 +84,7 @@ static int run_grpc(int argc, char **argv, uint64_t timeout_ms)
         (void)usleep((useconds_t)(pause_ms * 1000));
     }
     ltn_grpc_client_free(client);
+    ltn_tls_client_free(tls);
     return 0;
 }
 
@@ -85,7 +102,11 @@ static int run_http(int argc, char **argv, uint64_t timeout_ms)
         .content_type = body ? "text/plain" : NULL,
         .timeout_ns = timeout_ms * LTN_NS_PER_MS,
         .gzip = option(argc, argv, "gzip") != NULL,
+        .zstd = option(argc, argv, "zstd") != NULL,
         .max_response_bytes = (size_t)number(option(argc, argv, "max="), 0),
+        .ca_file = option(argc, argv, "ca="),
+        .cert_file = option(argc, argv, "cert="),
+        .key_file = option(argc, argv, "key="),
         .bearer_token = option(argc, argv, "token="),
     };
     struct ltn_http_result r;

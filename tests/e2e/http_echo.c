@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "http/server.h"
+#include "http/tls.h"
 #include "io/loop.h"
 
 #define BIG_BYTES (4UL * 1024 * 1024)
@@ -29,6 +30,8 @@ struct app {
     pthread_t worker;
     atomic_bool stop;
     char *big;
+    struct ltn_tls_server_conf tls; /* cert_file NULL: cleartext only */
+    const char *allow[1];
 };
 
 static void on_echo(void *arg, struct ltn_http_request *req)
@@ -44,6 +47,7 @@ static void on_echo(void *arg, struct ltn_http_request *req)
         {"x-query", ltn_http_query(req)},
         {"x-rest", ltn_http_path_rest(req)},
         {"x-peer", ltn_http_peer(req)},
+        {"x-identity", ltn_http_identity(req)},
     };
     const struct ltn_http_response resp = {
         .status = 200,
@@ -82,6 +86,39 @@ static void on_bad(void *arg, struct ltn_http_request *req)
 {
     (void)arg;
     ltn_http_reply_error(req, LTN_ERR_MALFORMED, "bad data", 0);
+}
+
+static const struct {
+    const char *name;
+    int rc;
+} answers[] = {
+#define ANSWER(name, value, grpc, http, retry, text) {#name, value},
+    LTN_ERR_TABLE(ANSWER)
+#undef ANSWER
+        {"OK", 0},
+};
+
+/* Refuses with the row that the header x-answer names. */
+static void on_fail(void *arg, struct ltn_http_request *req)
+{
+    const char *name = ltn_http_header(req, "x-answer");
+    (void)arg;
+    for (size_t i = 0; name != NULL && i < LTN_ARRAY_SIZE(answers); i++) {
+        if (strcmp(answers[i].name, name) == 0) {
+            ltn_http_reply_error(req, answers[i].rc, NULL, 0);
+            return;
+        }
+    }
+    ltn_http_reply_error(req, LTN_ERR_INTERNAL, "no such answer", 0);
+}
+
+/* The names of all rows, so that a test cannot miss one. */
+static int print_answers(void)
+{
+    for (size_t i = 0; i + 1 < LTN_ARRAY_SIZE(answers); i++) {
+        (void)printf("%s\n", answers[i].name);
+    }
+    return 0;
 }
 
 static void on_late(void *arg, struct ltn_http_request *req)
@@ -171,6 +208,12 @@ static int add_routes(struct app *app)
         {.methods = LTN_HTTP_POST, .path = "/size", .handle = on_size},
         {.methods = LTN_HTTP_GET, .path = "/big", .flags = LTN_ROUTE_GZIP, .handle = on_big},
         {.methods = LTN_HTTP_GET | LTN_HTTP_POST, .path = "/late", .handle = on_late},
+        {.methods = LTN_HTTP_POST,
+         .path = "/v1/fail",
+         .flags = LTN_ROUTE_STATUS_BODY,
+         .handle = on_fail},
+        {.methods = LTN_HTTP_POST, .path = "/fail", .handle = on_fail},
+        {.path = "/test.Echo/Fail", .flags = LTN_ROUTE_GRPC, .handle = on_fail},
         {.methods = LTN_HTTP_GET,
          .path = "/healthz",
          .flags = LTN_ROUTE_NO_AUTH,
@@ -209,6 +252,19 @@ static bool set_option(struct ltn_http_conf *conf, struct app *app, size_t *budg
                        const char *value)
 {
     uint64_t v;
+    const struct {
+        const char *key;
+        const char **text;
+    } texts[] = {{"cert", &app->tls.cert_file},
+                 {"key", &app->tls.key_file},
+                 {"client_ca", &app->tls.client_ca_file},
+                 {"allow", &app->allow[0]}};
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(texts); i++) {
+        if (strcmp(key, texts[i].key) == 0) {
+            *texts[i].text = value;
+            return true;
+        }
+    }
     if (strcmp(key, "token") == 0) {
         app->token = value;
         conf->authorize = authorize;
@@ -232,13 +288,19 @@ static bool set_option(struct ltn_http_conf *conf, struct app *app, size_t *budg
         {"write_ms", &conf->write_timeout_ns, NULL, NULL},
         {"age_ms", &conf->max_connection_age_ns, NULL, NULL},
         {"late_ms", &app->late_ns, NULL, NULL},
+        {"handshake_ms", &conf->handshake_timeout_ns, NULL, NULL},
+        {"handshake_burst", NULL, NULL, &conf->handshake_burst},
+        {"handshake_per_s", NULL, NULL, &conf->handshake_per_s},
         {"max_body", NULL, &conf->max_body_bytes, NULL},
         {"conn_budget", NULL, &conf->connection_budget_bytes, NULL},
         {"budget", NULL, budget, NULL},
+        {"tenant_requests", NULL, &conf->tenant_requests_per_s, NULL},
+        {"tenant_bytes", NULL, &conf->tenant_bytes_per_s, NULL},
         {"max_response", NULL, &conf->max_response_bytes, NULL},
         {"connections", NULL, NULL, &conf->max_connections},
         {"per_ip", NULL, NULL, &conf->max_connections_per_ip},
         {"streams", NULL, NULL, &conf->h2_max_streams},
+        {"ping_ms", &conf->h2_ping_interval_ns, NULL, NULL},
         {"ratio", NULL, NULL, &conf->max_inflate_ratio},
     };
     for (size_t i = 0; i < LTN_ARRAY_SIZE(options); i++) {
@@ -281,6 +343,9 @@ int main(int argc, char **argv)
     struct ltn_errinfo info = {0};
     size_t budget_bytes = 256UL * 1024 * 1024;
     sigset_t set;
+    if (argc == 2 && strcmp(argv[1], "answers") == 0) {
+        return print_answers();
+    }
     ltn_http_conf_default(&conf);
     conf.server_name = "http_echo";
     if (!parse_arguments(argc, argv, &conf, &app, &budget_bytes)) {
@@ -297,6 +362,15 @@ int main(int argc, char **argv)
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
     (void)sigaddset(&set, SIGUSR1);
+    if (app.tls.cert_file != NULL) {
+        app.tls.require_client_cert = app.tls.client_ca_file != NULL;
+        app.tls.allow = app.allow;
+        app.tls.allow_count = app.allow[0] != NULL ? 1 : 0;
+        if (ltn_tls_server_new(&app.tls, &conf.tls, &info) != 0) {
+            (void)fprintf(stderr, "cannot start: %s\n", info.msg);
+            return 1;
+        }
+    }
     app.server = ltn_http_server_new(app.loop, &conf, budget);
     if (app.server == NULL || ltn_loop_signals(app.loop, &set, on_signal, &app) != 0 ||
         add_routes(&app) != 0 || ltn_http_server_listen(app.server, "127.0.0.1:0", &info) != 0 ||
@@ -312,6 +386,7 @@ int main(int argc, char **argv)
     ltn_chan_close(app.late);
     (void)pthread_join(app.worker, NULL);
     ltn_http_server_free(app.server);
+    ltn_tls_server_free(conf.tls);
     ltn_loop_free(app.loop);
     ltn_chan_free(app.late, NULL);
     ltn_http_budget_free(budget);

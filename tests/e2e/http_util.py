@@ -76,7 +76,9 @@ class Server:
             raise
 
     def connect(self, timeout=10):
-        return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
+        sock = socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
 
     def raw(self, data, timeout=10, chunk=None, half_close=False):
         """Sends bytes, reads to the end of the connection."""

@@ -38,19 +38,15 @@ class Node:
             return 0
 
 
-@pytest.fixture
-def collector(procs, tmp_path):
+def fleet(procs, folder):
+    """(collector, three nodes) with something in each record."""
     cap.require()
-    return cu.Collector(procs, tmp_path).start()
-
-
-@pytest.fixture
-def nodes(procs, tmp_path, collector):
-    made = [Node(procs, tmp_path, f"n{i}", collector) for i in range(3)]
+    collector = cu.Collector(procs, folder).start()
+    made = [Node(procs, folder, f"n{i}", collector) for i in range(3)]
     for n in made:
         n.process.wait_log(r"tracing with (\w+) links", 30)
     ctl.wait_streams(collector, 3)
-    sim = cap.Sim(procs, tmp_path)
+    sim = cap.Sim(procs, folder)
     cap.finish([sim.train("--steps", "20")])
     # All of it is in every record, and nothing is being added any more.
     counts = {}
@@ -60,10 +56,22 @@ def nodes(procs, tmp_path, collector):
         counts.update({n.name: n.events() for n in made})
         return all(counts.values()) and counts == before
     harness.wait_until(settled, 30, "the records", interval_s=1.5)
-    yield made
+    return collector, made
 
 
-def test_group_by_node_and_source(collector, nodes):
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A fleet that is only asked."""
+    folder = tmp_path_factory.mktemp("fleet")
+    procs = harness.Processes(str(folder))
+    try:
+        yield fleet(procs, folder)
+    finally:
+        procs.kill_all()
+
+
+def test_group_by_node_and_source(shared):
+    collector, nodes = shared
     got = ctl.ask(collector, GROUPED)
     assert got["warnings"] == [] and got["nodes_answered"] == 3, got
     assert got["columns"][:2] == ["node", "source"]
@@ -82,7 +90,8 @@ def test_group_by_node_and_source(collector, nodes):
     assert got["rows"][0][:2] == [3, sum(sums.values())]
 
 
-def test_many_pages_and_limits(collector, nodes):
+def test_many_pages_and_limits(shared):
+    collector, _ = shared
     numbers = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c WHERE x < 30000) SELECT x FROM c"
     got = ctl.ask(collector, numbers, limit=100000)
     assert got["row_count"] == 90000 and not got["truncated"]
@@ -95,13 +104,15 @@ def test_many_pages_and_limits(collector, nodes):
 @pytest.mark.parametrize("sql, status", [
     ("DELETE FROM calls", 403), ("SELECT nix FROM events", 400), ("SELECT 1; SELECT 2", 403),
     ("ATTACH '/tmp/x.db' AS x", 403), ("VACUUM INTO '/tmp/ltn-stolen.db'", 403)])
-def test_nodes_only_read(collector, nodes, sql, status):
+def test_nodes_only_read(shared, sql, status):
+    collector, nodes = shared
     before = [n.events() for n in nodes]
     ctl.ask(collector, sql, status=status)
     assert [n.events() for n in nodes] == before
 
 
-def test_endless_statement_is_ended_on_the_node(collector, nodes):
+def test_endless_statement_is_ended_on_the_node(shared):
+    collector, _ = shared
     endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT count(*) FROM c"
     ctl.ask(collector, endless, timeout_ms=500, status=504)
     # Its thread is free again: no node is late now.
@@ -109,7 +120,8 @@ def test_endless_statement_is_ended_on_the_node(collector, nodes):
     assert got["nodes_answered"] == 3 and got["warnings"] == []
 
 
-def test_one_killed_in_the_middle(collector, nodes):
+def test_one_killed_in_the_middle(procs, tmp_path):
+    collector, nodes = fleet(procs, tmp_path)
     slow = "SELECT node, count(*) FROM events, (WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c " \
            "WHERE x < 3000000) SELECT sum(x) FROM c) GROUP BY node"
     results = []
@@ -128,7 +140,8 @@ def test_one_killed_in_the_middle(collector, nodes):
     assert [(w["node"], w["kind"]) for w in got["warnings"]] == [("n1", "unreachable")]
 
 
-def test_clock_offset_and_a_new_collector(collector, nodes):
+def test_clock_offset_and_a_new_collector(procs, tmp_path):
+    collector, nodes = fleet(procs, tmp_path)
     def measured():
         got = {n["node"]: n for n in collector.get("/api/v1/nodes")["nodes"]}
         return len(got) == 3 and all(n["clock_offset_measured"] for n in got.values()) and got

@@ -262,7 +262,7 @@ def test_the_programs_take_the_charts_configuration(values, tmp_path):
     assert seen["node"] == "gpu-17"
     assert seen["db"] == "/var/lib/lanterne/lanterne.db"
     services = {d["metadata"]["name"] for d in deploy.of_kind(docs, "Service")}
-    host = re.match(r"http://([^.:/]+)\.([^:/]*):4317$", seen["collector"])
+    host = re.match(r"https?://([^.:/]+)\.([^:/]*):4317$", seen["collector"])
     if deploy.of_kind(docs, "StatefulSet"):
         assert host[1] in services and host[2] == f"{deploy.NAMESPACE}.svc"
         container = deploy.of_kind(docs, "StatefulSet")[0]["spec"]["template"]["spec"]["containers"][0]
@@ -420,3 +420,49 @@ def test_documented_values_exist():
                 break
             assert key in at, name
             at = at[key]
+
+
+TLS = os.path.join(deploy.CHART, "ci", "tls-values.yaml")
+
+
+def mounts(pod):
+    """{mount path: (secret, keys or None)} of the first container."""
+    secrets = {v["name"]: v["secret"] for v in pod["volumes"] if "secret" in v}
+    return {m["mountPath"]: (secrets[m["name"]]["secretName"], [i["key"] for i in secrets[m["name"]].get("items", [])] or None)
+            for m in pod["containers"][0]["volumeMounts"] if m["name"] in secrets}
+
+
+def test_tls_reaches_everybody(tmp_path):
+    docs = deploy.render(TLS)
+    agent = load_by_program("lanterne", deploy.agent_container(docs)["args"], config_of(docs, "agent"), tmp_path)
+    assert agent["collector"].startswith("https://") and agent["collector_server_name"] == "collector.example"
+    pod = deploy.of_kind(docs, "StatefulSet")[0]["spec"]["template"]["spec"]
+    seen = load_by_program("lanterne-collector", pod["containers"][0]["args"], config_of(docs, "collector"), tmp_path)["tls"]
+    assert seen["required"] is True and seen["require_client_cert"] == "all" and len(seen["allow_san"]) == 2
+    # Agents get the authority, not the collector's key.
+    at = mounts(deploy.agent_daemonset(docs)["spec"]["template"]["spec"])
+    assert at["/etc/lanterne/tls-ca"] == ("collector-tls", ["ca.crt"]) and at["/etc/lanterne/tls"] == ("agent-tls", None)
+    for key in ("collector_ca_file", "collector_cert_file", "collector_key_file"):
+        assert os.path.dirname(agent[key]) in at
+    assert at["/etc/lanterne/token"] == ("fleet-token", ["token"])
+    at = mounts(pod)
+    assert at["/etc/lanterne/tls"] == ("collector-tls", None) and at["/etc/lanterne/token"] == ("fleet-token", ["clusters"])
+    for key in ("cert_file", "key_file", "client_ca_file"):
+        assert os.path.dirname(seen[key]) in at
+    probes = [pod["containers"][0][k]["httpGet"] for k in ("startupProbe", "readinessProbe", "livenessProbe")]
+    assert all(p["scheme"] == "HTTPS" for p in probes)
+    endpoint = deploy.of_kind(docs, "ServiceMonitor")[0]["spec"]["endpoints"][0]
+    assert endpoint["scheme"] == "https" and endpoint["tlsConfig"]["serverName"] == "collector.example"
+    assert endpoint["tlsConfig"]["keySecret"] == {"name": "agent-tls", "key": "tls.key"}
+    test = next(d for d in deploy.of_kind(docs, "Pod") if d["metadata"]["name"].endswith("-test-status"))
+    assert any(a.startswith("--url=https://") for a in test["spec"]["containers"][0]["args"])
+    assert set(mounts(test["spec"])) == {"/etc/lanterne/token", "/etc/lanterne/tls-ca", "/etc/lanterne/tls"}
+
+
+@pytest.mark.parametrize("settings,why", [
+    (["tls.enabled=true"], "tls.existingSecret is needed"),
+    (["tls.enabled=true", "tls.existingSecret=x", "tls.caKey=", "tls.clientCertificates=otlp"], "tls.caKey is needed")])
+def test_tls_that_lacks_something(settings, why):
+    words = [w for s in settings for w in ("--set", s)]
+    code, _, err = deploy.run_helm("template", "x", deploy.CHART, *words)
+    assert code != 0 and why in err, err

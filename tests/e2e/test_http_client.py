@@ -168,6 +168,7 @@ def test_http_client():
         r = run("http", url + "/echo", "hello", 5000)[0]
         assert (r["rc"], r["status"], r["len"], r["type"]) == ("0", "200", "5", "text/plain")
         assert run("http", url + "/echo", "hello" * 100, 5000, "gzip")[0]["len"] == "500"
+        assert run("http", url + "/echo", "hello" * 100, 5000, "zstd")[0]["len"] == "500"
         r = run("http", url + "/busy", "x", 5000)[0]
         assert (r["status"], r["retry"], r["after_ms"]) == ("503", "1", "3000")
         r = run("http", url + "/nope", "-", 5000)[0]
@@ -185,4 +186,12 @@ def test_http_client():
     r = run("http", "http://127.0.0.1:%d/" % port, "-", 2000)[0]
     assert r["status"] == "429" and 90000 < int(r["after_ms"]) <= 100000
     listener.close()
+    # Wishes that make no sense are none: the exporter's own pause is taken.
+    past = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() - 100))
+    for wish, after_ms in (("-5", 0), ("0", 0), ("soon", 0), (past, 0), ("99999999999999999999", None), ("7", 7000)):
+        listener, port = serve_once(f"HTTP/1.1 503 X\r\nRetry-After: {wish}\r\nContent-Length: 0\r\n\r\n".encode())
+        r = run("http", "http://127.0.0.1:%d/" % port, "-", 2000)[0]
+        assert (r["status"], r["retry"]) == ("503", "1"), wish
+        assert int(r["after_ms"]) == after_ms if after_ms is not None else int(r["after_ms"]) <= 86400000, (wish, r)
+        listener.close()
     assert run("http", "file:///etc/passwd", "-", 500)[0]["rc"] == "-22"

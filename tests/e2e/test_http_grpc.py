@@ -51,7 +51,7 @@ def test_errors(server):
         with pytest.raises(grpc.RpcError) as e:
             call(ch, "/test.Echo/Bad")
         assert e.value.code() == grpc.StatusCode.INVALID_ARGUMENT
-        assert "grpc-status-details-bin" not in dict(e.value.trailing_metadata())
+        assert "google.rpc.retryinfo-bin" not in dict(e.value.trailing_metadata())
         with pytest.raises(grpc.RpcError) as e:
             call(ch, "/test.Echo/Small", b"x" * 1001)
         assert e.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -103,6 +103,26 @@ def test_health(server):
         with pytest.raises(grpc.RpcError) as e:
             call(ch, path, b"\x0a\x04nope")
         assert e.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+def test_health_list_and_watch():
+    with Server(late_ms=300) as server, channel_to(server) as ch:
+        entries = call(ch, "/grpc.health.v1.Health/List")[0]
+        for name in (b"", b"test.Echo", b"grpc.health.v1.Health"):
+            inner = b"\x0a" + bytes([len(name)]) + name + b"\x12\x02\x08\x01"
+            assert entries.count(b"\x0a" + bytes([len(inner)]) + inner) == 1
+        watch = ch.unary_stream("/grpc.health.v1.Health/Watch", request_serializer=None, response_deserializer=None)
+        unknown = watch(b"\x0a\x04nope", timeout=10)
+        assert next(unknown) == b"\x08\x03"  # SERVICE_UNKNOWN, and the call goes on
+        unknown.cancel()
+        known = watch(b"\x0a\x09test.Echo", timeout=10)
+        assert next(known) == b"\x08\x01"
+        server.terminate()
+        assert next(known) == b"\x08\x02"  # NOT_SERVING before the end
+        with pytest.raises(grpc.RpcError) as e:
+            next(known)
+        assert e.value.code() == grpc.StatusCode.UNAVAILABLE
+        assert server.wait() == 0
 
 
 def test_token():

@@ -21,7 +21,7 @@ def curl(server, *args, data=None):
     out = subprocess.run(["curl", "-sS", "-m", "10", "-i", *args[:-1], "http://127.0.0.1:%d%s" % (server.port, args[-1])],
                          capture_output=True, check=True, input=data).stdout
     head, _, body = out.rpartition(b"\r\n\r\n") if args[0] == "-I" else out.partition(b"\r\n\r\n")
-    while head.startswith(b"HTTP/1.1 100"):
+    while head.startswith((b"HTTP/1.1 100", b"HTTP/2 100")):
         head, _, body = body.partition(b"\r\n\r\n")
     lines = (head or body).decode().split("\r\n")
     fields = dict(line.split(": ", 1) for line in lines[1:] if ": " in line)
@@ -69,9 +69,10 @@ def test_answer_matrix(server, proto):
     code, head, body = curl(server, proto, "-d", "x", "/busy")
     assert code == 503 and head["retry-after"] == "3" and json.loads(body)["error"]["message"] == "café 100% full"
     code, head, body = curl(server, proto, "-d", "x", "-H", "content-type: application/x-protobuf", "/v1/bad")
-    assert code == 400 and head["content-type"] == "application/x-protobuf" and body == b"\x08\x03\x12\x08bad data"
+    assert code == 400 and head["content-type"] == "application/x-protobuf" and body.startswith(b"\x08\x03\x12\x08bad data")
     code, head, body = curl(server, proto, "-d", "{}", "-H", "content-type: application/json", "/v1/bad")
-    assert json.loads(body) == {"code": 3, "message": "bad data"}
+    answer = json.loads(body)
+    assert answer["code"] == 3 and answer["message"] == "bad data"
     assert curl(server, proto, "-H", "x: " + "y" * 20000, "/echo")[0] == 431
     assert curl(server, proto, *sum((["-H", "x%d: y" % i] for i in range(80)), []), "/echo")[0] == 431
     code, head, _ = curl(server, proto, "-d", "x", "-H", "content-type: text/plain", "/test.Echo/Unary")

@@ -27,15 +27,35 @@ def kinds(rows):
     return {r["kind"] for r in rows} - {"cold_start", "cpu_contention"}
 
 
-def run_target(procs, tmp_path, what, usual_s=USUAL_S, bad_s=BAD_S):
+# What ranks do that run at the same time, beside each other. Those that take the disk's time are a pair of their own,
+# a CPU for each; the others hardly use theirs.
+TOGETHER = [(["none", "device", "copy", "free", "error", "memory"], (0.3, 5)), (["fsync", "fault"], (2, 1))]
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    """{what a rank does: its incidents}, of ranks that do it from their eighth second on."""
     cap.require()
     harness.require_command("chrt")
-    agent = cap.Agent(procs, tmp_path)
-    sim = cap.Sim(procs, tmp_path)
-    # Real time, so that other programs of the machine do not disturb it.
-    words = ["chrt", "-f", "5", harness.program("causal_target"), what, usual_s, bad_s, tmp_path]
-    p = procs.start(*[str(w) for w in words], env=sim.env)
-    return agent, p
+    found = {}
+    for group, (cpu_ms, kernel_ms) in TOGETHER:
+        folder = tmp_path_factory.mktemp("together")
+        procs = harness.Processes(str(folder))
+        try:
+            agent = cap.Agent(procs, folder)
+            ranks = {}
+            for i, what in enumerate(group):
+                # Real time, so that other programs of the machine do not disturb it.
+                words = ["chrt", "-f", "5", "taskset", "-c", i % 2, harness.program("causal_target"), what, USUAL_S,
+                         BAD_S, folder, cpu_ms, kernel_ms]
+                (folder / what).mkdir()
+                ranks[what] = procs.start(*[str(w) for w in words], env=cap.Sim(procs, folder / what).env)
+            cap.finish(ranks.values())
+            agent.stop()
+            found.update({what: incidents(agent, p.pid) for what, p in ranks.items()})
+        finally:
+            procs.kill_all()
+    yield found
 
 
 def one(rows, kind):
@@ -85,11 +105,8 @@ def test_a_cpu_hog_is_named_here_and_at_the_collector(procs, tmp_path):
     ("error", "cuda_error", "cudaFree: 1 invalid value"),
     ("memory", "device_memory", "cudaMalloc: 2 out of memory"),
 ])
-def test_what_a_rank_does_is_what_the_incident_says(procs, tmp_path, what, kind, cause):
-    agent, p = run_target(procs, tmp_path, what)
-    cap.finish([p])
-    agent.stop()
-    found = one(incidents(agent, p.pid), kind)
+def test_what_a_rank_does_is_what_the_incident_says(seen, what, kind, cause):
+    found = one(seen[what], kind)
     assert found["root_cause"].startswith(cause), found
     assert found["explained_share"] >= 0.8
     assert found["state"] == "closed" and found["count"] >= 1
@@ -99,11 +116,8 @@ def test_what_a_rank_does_is_what_the_incident_says(procs, tmp_path, what, kind,
 
 
 @pytest.mark.parametrize("what", ["none", "device"])
-def test_usual_work_and_a_slower_device_are_no_incident(procs, tmp_path, what):
-    agent, p = run_target(procs, tmp_path, what)
-    cap.finish([p])
-    agent.stop()
-    assert kinds(incidents(agent, p.pid)) == set()
+def test_usual_work_and_a_slower_device_are_no_incident(seen, what):
+    assert kinds(seen[what]) == set()
 
 
 def test_a_rank_that_hangs_is_told_from_those_that_wait(procs, tmp_path):

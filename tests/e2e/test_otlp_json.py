@@ -90,7 +90,7 @@ def test_answers_and_known_bugs(collector):
     status, _, body = post(collector, "/v1/metrics", {"resource_metrics": [{}]})
     assert status == 200 and "lowerCamelCase" in json.loads(body)["partialSuccess"]["errorMessage"]
     status, _, body = post(collector, "/v1/metrics", b'{"resourceMetrics": 1}')
-    assert status == 400 and json.loads(body) == {"code": 3, "message": "malformed JSON at byte 20"}
+    assert status == 400 and json.loads(body)["message"] == "malformed JSON at byte 20"
     assert post(collector, "/v1/traces", spans(3))[2] == (
         b'{"partialSuccess":{"rejectedSpans":"3","errorMessage":"traces are not stored"}}')
 

@@ -282,7 +282,7 @@ static CUresult do_cuStreamEndCapture(int pt, CUstream stream, CUgraph *graph)
     if (s->capture == NULL)
         return 401;
     *graph = s->capture;
-    s->capture = NULL;
+    sim_capture_end(s);
     return CUDA_OK;
 }
 CU_PT(cuStreamEndCapture, _ptsz, (CUstream stream, CUgraph *graph), stream, graph)
@@ -369,6 +369,8 @@ static CUresult graph_instantiate(CUgraphExec *ret, const struct sim_graph *g)
         }
         x->n++;
     }
+    x->kernels = g->kernels;
+    x->copies = g->copies;
     sim_burn_ns(20000 + 500ull * g->n);
     *ret = x;
     return CUDA_OK;
@@ -451,9 +453,15 @@ static CUresult do_cuGraphLaunch(int pt, CUgraphExec exec, CUstream stream)
     if (s == NULL || x == NULL)
         return s == NULL ? CUDA_ECTX : CUDA_EINVAL;
     CUresult rc = CUDA_OK;
+    if (s->capture == NULL) {
+        SIM_ADD(simReplayedKernels, x->kernels);
+        SIM_ADD(simReplayedCopies, x->copies);
+    }
     for (uint32_t i = 0; i < x->n && rc == CUDA_OK; i++) {
         struct sim_entry e = x->nodes[i];
         rc = entry_clone(&e);
+        if (rc == CUDA_OK && e.type == SIM_E_COLL && s->capture == NULL)
+            SIM_ADD(simReplayedCollectives, e.u.coll.n);
         if (rc == CUDA_OK)
             rc = sim_push(s, &e, NULL);
     }

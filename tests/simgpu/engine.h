@@ -32,6 +32,7 @@ struct sim_event {
     uint64_t done_ns;
     uint32_t flags;
     uint32_t live;
+    struct sim_graph *capture; // the last record went into this graph
 };
 
 typedef void (*sim_host_fn)(void *);
@@ -78,6 +79,7 @@ struct sim_entry {
 struct sim_graph {
     struct sim_entry *nodes;
     uint32_t n, cap;
+    uint32_t kernels, copies; // as recorded: the executable form has runs of kernels as one
 };
 
 struct sim_device;
@@ -158,6 +160,7 @@ void *sim_gpu_thread(void *arg);
 void sim_kick(struct sim_device *dev);
 int sim_event_record(struct sim_event *event, struct sim_stream *stream);
 int sim_event_wait(struct sim_stream *stream, struct sim_event *event);
+void sim_capture_end(struct sim_stream *stream); // of this stream and those that joined it
 void sim_entry_release(struct sim_entry *entry);
 
 // mem.c

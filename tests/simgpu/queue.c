@@ -285,6 +285,8 @@ static int graph_append(struct sim_graph *g, const struct sim_entry *e)
         g->cap = cap;
     }
     g->nodes[g->n++] = *e;
+    g->kernels += e->type == SIM_E_KERNEL;
+    g->copies += e->type == SIM_E_COPY;
     return 0;
 }
 
@@ -447,11 +449,36 @@ int sim_event_record(struct sim_event *event, struct sim_stream *s)
     struct sim_entry e = {.type = SIM_E_EVENT};
     e.u.event.event = event;
     e.u.event.rec_id = atomic_fetch_add(&record_ids, 1) + 1;
+    event->capture = s->capture;
     return sim_push(s, &e, NULL);
 }
 
+static bool is_open(const struct sim_device *dev, const struct sim_graph *g)
+{
+    for (size_t i = 0; g != NULL && i < SIM_MAX_STREAMS; i++) {
+        if (dev->streams[i].capture == g)
+            return true;
+    }
+    return false;
+}
+
+void sim_capture_end(struct sim_stream *s)
+{
+    const struct sim_graph *g = s->capture;
+    for (size_t i = 0; i < SIM_MAX_STREAMS; i++) {
+        if (s->dev->streams[i].capture == g)
+            s->dev->streams[i].capture = NULL;
+    }
+}
+
+// Who waits for an event that was recorded into a graph is captured from then on; the graph stays
+// one sequence, in the order of the calls.
 int sim_event_wait(struct sim_stream *s, struct sim_event *event)
 {
+    if (is_open(s->dev, event->capture)) {
+        s->capture = s->capture == NULL ? event->capture : s->capture;
+        return s->capture == event->capture ? 0 : 902;
+    }
     if (event->stream == NULL || s->capture != NULL)
         return 0;
     struct sim_entry e = {.type = SIM_E_DEP};

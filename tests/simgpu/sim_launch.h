@@ -37,12 +37,13 @@ struct sim_counter {
 // Counts one call of an export, exactly and from any thread. Asking for the frame's address makes
 // the compiler set up a frame, so that every export begins with "push %rbp" as in the real
 // libraries, even a leaf.
-#define SIM_COUNT(fn)                                                                              \
+#define SIM_COUNT(fn) SIM_ADD(fn, 1)
+#define SIM_ADD(fn, count)                                                                         \
     do {                                                                                           \
         static struct sim_counter sim_counter_here                                                 \
             __attribute__((section("sim_counters"), used, aligned(16))) = {#fn, 0};                \
         __asm__ volatile("" : : "r"(__builtin_frame_address(0)));                                  \
-        atomic_fetch_add_explicit(&sim_counter_here.n, 1, memory_order_relaxed);                   \
+        atomic_fetch_add_explicit(&sim_counter_here.n, count, memory_order_relaxed);               \
     } while (0)
 
 // Defines the reader that simtrain uses: the i-th counter's name (NULL past the end) and value.

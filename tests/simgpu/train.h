@@ -19,6 +19,7 @@ struct train_options {
     uint64_t batch_bytes;
     double read_ms;
     double jitter;
+    int graph; // each step is one launch of a graph
     int block; // waiting: 1 block, 0 spin
     uint64_t seed;
     int threads, streams;

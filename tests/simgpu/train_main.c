@@ -20,6 +20,7 @@ static const char g_usage[] =
     "  --steps N | --seconds S\n"
     "  --step-cpu-ms F --kernels N --kernel-us F --buckets N --bucket-bytes B\n"
     "  --batch-bytes B --read-ms F --jitter F (0..1) --wait spin|block --seed N\n"
+    "  --graph    each step is one launch of a graph, which is recorded at the start\n"
     "  --storm | --churn | --mode hog-victim|sleep|pagefault   single-process modes\n"
     "  --threads N --streams N --mode-ms F --pages N\n"
     "  --fault NAME:rank=R:at=S[:until=S][:core=C][:comm=X][:ms=F][:factor=F]   may be given "
@@ -63,6 +64,7 @@ enum {
     OPT_SEED,
     OPT_THREADS,
     OPT_STREAMS,
+    OPT_GRAPH,
     OPT_STORM,
     OPT_CHURN,
     OPT_MODE,
@@ -89,6 +91,7 @@ static const struct option g_options[] = {
     {"seed", 1, NULL, OPT_SEED},
     {"threads", 1, NULL, OPT_THREADS},
     {"streams", 1, NULL, OPT_STREAMS},
+    {"graph", 0, NULL, OPT_GRAPH},
     {"storm", 0, NULL, OPT_STORM},
     {"churn", 0, NULL, OPT_CHURN},
     {"mode", 1, NULL, OPT_MODE},
@@ -170,6 +173,9 @@ static int option_take(struct train_options *o, int c, const char *arg)
     case OPT_WAIT:
         o->block = strcmp(arg, "block") == 0;
         return o->block || strcmp(arg, "spin") == 0 ? 0 : -EINVAL;
+    case OPT_GRAPH:
+        o->graph = 1;
+        return 0;
     case OPT_STORM:
         o->mode = "storm";
         return 0;

@@ -15,6 +15,7 @@ struct buffers {
     void *loss;  // device, one 64-bit integer
     void *host;  // pinned
     uint64_t *host_loss;
+    cudaGraphExec_t graph; // with --graph
 };
 
 int train_launch(cudaStream_t stream, uint64_t ns)
@@ -87,16 +88,11 @@ static void phase_backward(struct train *t, struct buffers *b, int kernels, uint
     }
 }
 
-static void one_step(struct train *t, struct train_loader *loader, struct buffers *b)
+// From the batch to the loss on the host.
+static void enqueue_step(struct train *t, struct buffers *b, uint64_t cpu_ns)
 {
     const struct train_options *o = &t->opt;
-    uint64_t cpu_ns = (uint64_t)(o->step_cpu_ms * 1e6);
-    int forward = o->kernels / 3, optimiser = o->kernels / 8;
-    int backward = o->kernels - forward - optimiser;
-    uint64_t from = sim_now_ns();
-    int rc = train_loader_next(loader, b->host, o->batch_bytes);
-    t->load_ns += sim_now_ns() - from;
-    train_check(t, rc == 0 ? 0 : 999, "loader");
+    int forward = o->kernels / 3, backward = o->kernels - forward - o->kernels / 8;
     CHECK(t, cudaMemcpyAsync(b->batch, b->host, o->batch_bytes, cudaMemcpyHostToDevice, t->stream));
     phase_launch(t, forward, cpu_ns / 3);
     // The "loss" is the first word of the batch plus the step's data: the sum over all ranks is
@@ -106,6 +102,35 @@ static void one_step(struct train *t, struct train_loader *loader, struct buffer
     if (t->comm != NULL)
         CHECK(t, ncclAllReduce(b->loss, b->loss, 1, ncclUint64, ncclSum, t->comm, t->stream));
     CHECK(t, cudaMemcpyAsync(b->host_loss, b->loss, 8, cudaMemcpyDeviceToHost, t->stream));
+}
+
+// The whole step as one graph, the optimiser too.
+static void record_step(struct train *t, struct buffers *b)
+{
+    cudaGraph_t graph = NULL;
+    CHECK(t, cudaStreamBeginCapture(t->stream, 0));
+    enqueue_step(t, b, 0);
+    phase_launch(t, t->opt.kernels / 8, 0);
+    CHECK(t, cudaStreamEndCapture(t->stream, &graph));
+    CHECK(t, cudaGraphInstantiate(&b->graph, graph, 0));
+    CHECK(t, cudaGraphDestroy(graph));
+}
+
+static void one_step(struct train *t, struct train_loader *loader, struct buffers *b)
+{
+    const struct train_options *o = &t->opt;
+    uint64_t cpu_ns = (uint64_t)(o->step_cpu_ms * 1e6);
+    uint64_t from = sim_now_ns();
+    int rc = train_loader_next(loader, b->host, o->batch_bytes);
+    t->load_ns += sim_now_ns() - from;
+    train_check(t, rc == 0 ? 0 : 999, "loader");
+    if (b->graph != NULL) {
+        train_burn_cpu(cpu_ns);
+        wait_while_hung(t);
+        CHECK(t, cudaGraphLaunch(b->graph, t->stream));
+    } else {
+        enqueue_step(t, b, cpu_ns);
+    }
     sync_stream(t);
     if (t->comm != NULL) {
         int error = 0;
@@ -113,7 +138,8 @@ static void one_step(struct train *t, struct train_loader *loader, struct buffer
         train_check(t, error, "a collective");
     }
     train_mix(t, *b->host_loss);
-    phase_launch(t, optimiser, 0);
+    if (b->graph == NULL)
+        phase_launch(t, o->kernels / 8, 0);
 }
 
 static void faults_due(struct train *t)
@@ -169,6 +195,8 @@ int train_steps(struct train *t, struct train_loader *loader)
     CHECK(t, cudaHostAlloc((void **)&b.host_loss, 8, 0));
     if (t->failed_calls > 0)
         return 1;
+    if (t->opt.graph)
+        record_step(t, &b);
     uint64_t window_from = sim_now_ns(), window_sync = 0, window_load = 0;
     t->begin_ns = window_from;
     while (!finished(t)) {
@@ -185,6 +213,8 @@ int train_steps(struct train *t, struct train_loader *loader)
     }
     CHECK(t, cudaDeviceSynchronize());
     t->end_ns = sim_now_ns();
+    if (b.graph != NULL)
+        CHECK(t, cudaGraphExecDestroy(b.graph));
     CHECK(t, cudaFreeHost(b.host));
     CHECK(t, cudaFreeHost(b.host_loss));
     CHECK(t, cudaFree(b.loss));

@@ -3,7 +3,8 @@
 """An OTLP metrics receiver that misbehaves on demand.
 
 push_server.py grpc|http PORT OUT: appends each accepted request to OUT (4 bytes big-endian length, then the bytes).
-Modes are read from standard input, one a line: ok, unavailable, slow, invalid, token (only with "Bearer s3cret"). Says
+Modes are read from standard input, one a line: ok, unavailable, slow, invalid, token (only with "Bearer s3cret"),
+partial (takes all but three points, and says so; wants the exporter's User-Agent). Says
 "ready PORT" when it listens and "mode" after each change. PORT 0 takes any.
 """
 import gzip
@@ -36,6 +37,17 @@ def drop_cut_record(path):
             file.truncate(whole)
 
 
+# ExportMetricsServiceResponse{partial_success{rejected_data_points: 3, error_message: "too old"}}
+PARTIAL = b"\x0a\x0b\x08\x03\x12\x07too old"
+USER_AGENT = "lanterne/%s OTel-OTLP-Exporter-C/%s"
+
+
+def known_agent(text):
+    """The product, then the exporter, of one version."""
+    version = text.split("/", 1)[-1].split(" ", 1)[0]
+    return text.startswith(USER_AGENT % (version, version))
+
+
 class Receiver:
     def __init__(self, path):
         drop_cut_record(path)
@@ -58,21 +70,24 @@ class Receiver:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not like this")
         if mode == "token" and ("authorization", "Bearer s3cret") not in context.invocation_metadata():
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "who are you")
+        if mode == "partial" and not known_agent(dict(context.invocation_metadata())["user-agent"]):
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "which exporter")
         self.keep(request)
         context.send_initial_metadata((("lanterne-verdict", "straggler;job=train;rank=1;cause=cpu"),))
-        return b""
+        return PARTIAL if mode == "partial" else b""
 
 
 class HttpHandler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     receiver = None
 
-    def answer(self, status, headers=()):
+    def answer(self, status, headers=(), body=b""):
         self.send_response(status)
         for name, value in headers:
             self.send_header(name, value)
-        self.send_header("Content-Length", "0")
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
+        self.wfile.write(body)
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -88,8 +103,11 @@ class HttpHandler(http.server.BaseHTTPRequestHandler):
         else:
             if self.headers["Content-Encoding"] == "gzip":
                 body = gzip.decompress(body)
+            if mode == "partial" and not known_agent(self.headers["User-Agent"]):
+                self.answer(400)
+                return
             self.receiver.keep(body)
-            self.answer(200)
+            self.answer(200, body=PARTIAL if mode == "partial" else b"")
 
     def log_message(self, *_):
         pass

@@ -37,6 +37,9 @@ static struct ltn_op_window sample_op(struct ltn_arena *a, unsigned op, unsigned
                                   .off_cpu_ns = 1000,
                                   .run_queue_ns = 500,
                                   .max_ns = 12000000,
+                                  .replayed_total = 7 * (n + 1),
+                                  .replayed = 7,
+                                  .replayed_bytes = 700,
                                   .hist = hist,
                                   .hist_total = total};
 }

@@ -194,6 +194,19 @@ static void behaves_as_the_model(void **state)
     run_model(0xfeedULL, MAX_KEYS, 300, 20000);
 }
 
+/* Keys chosen to collide in one map must not collide in the next. */
+static void each_map_has_a_seed_of_its_own(void **state)
+{
+    (void)state;
+    struct ltn_map a;
+    struct ltn_map b;
+    struct ltn_map c;
+    ltn_map_init(&a, 1);
+    ltn_map_init(&b, 1);
+    ltn_map_init(&c, 1);
+    assert_true(a.seed != b.seed || b.seed != c.seed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +216,7 @@ int main(void)
         cmocka_unit_test(done_frees_values_and_allows_reuse),
         cmocka_unit_test(next_visits_each_value_once),
         cmocka_unit_test(behaves_as_the_model),
+        cmocka_unit_test(each_map_has_a_seed_of_its_own),
     };
     return LTN_RUN_TESTS(tests);
 }

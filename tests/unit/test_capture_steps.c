@@ -127,6 +127,39 @@ static void the_longest_period_that_fits(void **state)
     assert_int_equal(s.period, 341);
 }
 
+static void a_step_that_is_one_launch_of_a_graph(void **state)
+{
+    (void)state;
+    struct ltn_steps s;
+    ltn_steps_init(&s);
+    for (int i = 0; i < 20; i++) {
+        ltn_steps_add_graph(&s, 0x1234, 5);
+        ltn_steps_add_wait(&s);
+    }
+    assert_true(ltn_steps_find(&s));
+    assert_int_equal(s.period, 2);
+    assert_int_equal(s.waits_per_step, 1);
+    assert_int_equal(s.collectives_per_step, 5);
+}
+
+static void graphs_of_different_contents_are_different_tokens(void **state)
+{
+    (void)state;
+    struct ltn_steps s;
+    ltn_steps_init(&s);
+    for (int i = 0; i < 20; i++) {
+        ltn_steps_add_graph(&s, 1, 3);
+        ltn_steps_add_wait(&s);
+        ltn_steps_add_graph(&s, 2, 3);
+        ltn_steps_add_collective(&s, 7, ALL_REDUCE, 1, 7);
+        ltn_steps_add_wait(&s);
+    }
+    assert_true(ltn_steps_find(&s));
+    assert_int_equal(s.period, 5);
+    assert_int_equal(s.waits_per_step, 2);
+    assert_int_equal(s.collectives_per_step, 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -138,6 +171,8 @@ int main(void)
         cmocka_unit_test(an_evaluation_does_not_lose_the_period),
         cmocka_unit_test(works_after_the_ring_wrapped),
         cmocka_unit_test(the_longest_period_that_fits),
+        cmocka_unit_test(a_step_that_is_one_launch_of_a_graph),
+        cmocka_unit_test(graphs_of_different_contents_are_different_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

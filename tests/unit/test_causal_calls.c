@@ -289,6 +289,20 @@ static void test_a_cold_start_but_not_of_a_restarted_worker(void **state)
     sim_free(n);
 }
 
+/* What is said of a start is up to a second too early. */
+static void test_a_start_just_after_the_agents(void **state)
+{
+    (void)state;
+    for (uint64_t early_ms = 900; early_ms <= 1100; early_ms += 200) {
+        struct sim_node *n = sim_new(1, (struct ltn_causal_opts){0});
+        n->procs[0].start_ns = n->window.end_ns - early_ms * SIM_MS;
+        begin(n, 2000, 2100);
+        sim_windows(n, 2);
+        assert_int_equal(n->change_count > 0, early_ms < 1000);
+        sim_free(n);
+    }
+}
+
 static void test_starts_that_are_quick_or_unseen_or_slow_elsewhere(void **state)
 {
     (void)state;
@@ -326,6 +340,7 @@ int main(void)
         cmocka_unit_test(test_bound_by_copies),
         cmocka_unit_test(test_a_small_copy_that_waits_for_the_device_is_no_copy_problem),
         cmocka_unit_test(test_a_cold_start_but_not_of_a_restarted_worker),
+        cmocka_unit_test(test_a_start_just_after_the_agents),
         cmocka_unit_test(test_starts_that_are_quick_or_unseen_or_slow_elsewhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

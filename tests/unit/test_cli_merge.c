@@ -192,7 +192,9 @@ static void an_older_record_merges_too(void **state)
                     "INSERT INTO nodes VALUES (1, 'n0', ''); INSERT INTO strings VALUES (1, "
                     "'hog'); INSERT INTO procs (id, node_id, pid, start_ns, first_seen_ns, "
                     "last_seen_ns) VALUES (1, 1, 5, 1, 1, 2); INSERT INTO windows VALUES (1, 1, "
-                    "1, 2, 0); INSERT INTO preemptors VALUES (1, 1, 0, 1, 77, 42, 100, 3); "
+                    "1, 2, 0); INSERT INTO ops VALUES (1, 'cuda', 'cudaFree', 'free'); INSERT "
+                    "INTO op_windows VALUES (1, 1, 1, 9, 9, 0, 0, 90, 0, 0, 10, 9, NULL); INSERT "
+                    "INTO preemptors VALUES (1, 1, 0, 1, 77, 42, 100, 3); "
                     "INSERT INTO agent_health VALUES (1, 7, 0, 0, '{}', 0, 0, 0, 0.5, 0, 1, 2)"),
         0);
     ltn_db_close(db);
@@ -204,6 +206,8 @@ static void an_older_record_merges_too(void **state)
                                       "by_pid = 77 AND waited_ns = 100 AND by_tid IS NULL"),
                      1);
     assert_int_equal(number(out_path, "SELECT count(DISTINCT node_id) FROM windows"), 2);
+    assert_int_equal(
+        number(out_path, "SELECT count(*) FROM op_stats WHERE count = 9 AND replayed = 0"), 1);
     assert_int_equal(number(out_path, "SELECT silent_total FROM agent_health WHERE calls_seen = 7"),
                      0);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -8,6 +9,7 @@
 
 #include "base/err.h"
 #include "http/grpc.h"
+#include "http/library.h"
 #include "http/head.h"
 
 static void test_frame_in_any_cut(void **state)
@@ -147,6 +149,19 @@ static void test_status(void **state)
         assert_false(ltn_rpc_status_retry_parse((const uint8_t *)b.data, n, &ns));
     }
     ltn_buf_reset(&b);
+    assert_int_equal(ltn_rpc_status_bad_request(&b, 3, "bad", "body"), 0);
+    static const char bad[] = "\x08\x03\x12\x03"
+                              "bad\x1a\x3a\x0a\x29type.googleapis.com/google.rpc."
+                              "BadRequest\x12\x0d\x0a\x0b\x0a\x04"
+                              "body\x12\x03"
+                              "bad";
+    assert_int_equal(b.len, sizeof(bad) - 1);
+    assert_memory_equal(b.data, bad, sizeof(bad) - 1);
+    assert_false(ltn_rpc_status_retry_parse((const uint8_t *)b.data, b.len, &ns));
+    ltn_buf_reset(&b);
+    assert_int_equal(ltn_rpc_status_bad_request(&b, 3, "", NULL), 0);
+    assert_int_equal(b.len, 2);
+    ltn_buf_reset(&b);
     assert_int_equal(ltn_rpc_status(&b, 3, "", 0), 0);
     assert_int_equal(b.len, 2);
     assert_false(ltn_rpc_status_retry_parse((const uint8_t *)b.data, b.len, &ns));
@@ -183,6 +198,25 @@ static void test_lists_and_lengths(void **state)
     ltn_head_free(h);
 }
 
+static void ends_badly(void)
+{
+    (void)raise(SIGKILL);
+}
+
+static void ends_well(void)
+{
+}
+
+static void test_library(void **state)
+{
+    (void)state;
+    assert_false(ltn_http_survives(ends_badly));
+    assert_true(ltn_http_survives(ends_well));
+    struct ltn_errinfo info = {0, ""};
+    assert_int_equal(ltn_http_library_check(&info), 0);
+    assert_string_equal(info.msg, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +227,7 @@ int main(void)
         cmocka_unit_test(test_base64),
         cmocka_unit_test(test_status),
         cmocka_unit_test(test_lists_and_lengths),
+        cmocka_unit_test(test_library),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

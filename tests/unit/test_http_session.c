@@ -217,6 +217,28 @@ static void test_h1_refusals(void **state)
     }
 }
 
+/* What the session answers by itself is whole: a JSON body of the length that is said. */
+static void test_h1_own_answers(void **state)
+{
+    (void)state;
+    static const int statuses[] = {400, 408, 414, 417, 431, 501, 503, 505};
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(statuses); i++) {
+        struct rig *r = h1_rig();
+        ltn_h1_fail(r->h1, statuses[i]);
+        pull(r, 100);
+        const char *body = strstr((char *)r->out, "\r\n\r\n");
+        const char *length = strstr((char *)r->out, "content-length: ");
+        assert_non_null(body);
+        assert_non_null(length);
+        assert_int_equal(strtoul(length + strlen("content-length: "), NULL, 10), strlen(body + 4));
+        assert_true(strncmp(body + 4, "{\"message\":\"", 12) == 0);
+        bool retry = strstr((char *)r->out, "retry-after: ") != NULL;
+        assert_int_equal(retry, statuses[i] == 503);
+        assert_true(ltn_h1_closing(r->h1));
+        rig_free(r);
+    }
+}
+
 static void test_h1_continue_and_early_answer(void **state)
 {
     (void)state;
@@ -354,6 +376,111 @@ static void test_h2_floods(void **state)
     flood_with("\0\0\5\2\0\0\0\0\1\0\0\0\0\1", 14, 50, true);        /* PRIORITY */
 }
 
+static const char ping[] = "\0\0\10\6\0\0\0\0\0abcdefgh";
+
+static struct rig *ping_rig(void)
+{
+    struct ltn_h2_conf conf = h2_default;
+    struct rig *r = calloc(1, sizeof(*r));
+    conf.ping_interval_ns = 10 * LTN_NS_PER_S;
+    conf.ping_strikes = 2;
+    r->h2 = ltn_h2_new(&conf, &sink, r);
+    assert_non_null(r->h2);
+    assert_int_equal(feed(r, preface, sizeof(preface) - 1, 1), 0);
+    return r;
+}
+
+/* Pings in time are welcome for ever, early ones are strikes until something is answered. */
+static void test_h2_keepalive(void **state)
+{
+    (void)state;
+    uint64_t now_ns = LTN_NS_PER_S;
+    struct rig *r = ping_rig();
+    for (int i = 0; i < 100; i++) {
+        now_ns += 10 * LTN_NS_PER_S;
+        assert_int_equal(feed(r, ping, sizeof(ping) - 1, now_ns), 0);
+        pull(r, 1000);
+        assert_false(ltn_h2_flooded(r->h2));
+    }
+    r->out_len = 0;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(feed(r, ping, sizeof(ping) - 1, now_ns += LTN_NS_PER_S), 0);
+    }
+    assert_false(ltn_h2_flooded(r->h2));
+    assert_int_equal(feed(r, post, sizeof(post), now_ns), 0);
+    assert_int_equal(feed(r, "\0\0\0\0\1\0\0\0\1", 9, now_ns), 0);
+    reply(r, 200, "");
+    pull(r, 1000); /* the strikes are gone */
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(feed(r, ping, sizeof(ping) - 1, now_ns += LTN_NS_PER_S), 0);
+    }
+    assert_false(ltn_h2_flooded(r->h2));
+    r->out_len = 0;
+    assert_int_equal(feed(r, ping, sizeof(ping) - 1, now_ns += LTN_NS_PER_S), 0);
+    assert_true(ltn_h2_flooded(r->h2));
+    pull(r, 1000);
+    assert_true(has(r, "\0\0\0\1\0\0\0\x0btoo_many_pings", 22)); /* GOAWAY, last stream 1 */
+    assert_true(ltn_h2_done(r->h2));
+    rig_free(r);
+}
+
+static void test_h2_continue(void **state)
+{
+    (void)state;
+    static const uint8_t head[] = {0,    0,   29,  1,   4,   0,   0,   0,   1,   0x83, 0x86, 0x84,
+                                   0x41, 1,   'a', 0,   6,   'e', 'x', 'p', 'e', 'c',  't',  12,
+                                   '1',  '0', '0', '-', 'c', 'o', 'n', 't', 'i', 'n',  'u',  'e'};
+    struct rig *r = h2_rig();
+    uint8_t wire[sizeof(head)];
+    memcpy(wire, head, sizeof(head));
+    wire[2] = (uint8_t)(sizeof(head) - 9);
+    assert_int_equal(feed(r, preface, sizeof(preface) - 1, 1), 0);
+    assert_int_equal(feed(r, wire, sizeof(wire), 1), 0);
+    pull(r, 1000);
+    assert_true(has(r,
+                    "\0\0\5\1\4\0\0\0\1\x48\x03"
+                    "100",
+                    14) ||
+                has(r, "\1\4\0\0\0\1", 6)); /* HEADERS without END_STREAM */
+    assert_int_equal(ltn_h2_streams(r->h2), 1);
+    assert_int_equal(feed(r, "\0\0\1\0\1\0\0\0\1x", 10, 1), 0);
+    reply(r, 200, "ok");
+    pull(r, 1000);
+    assert_true(has(r, "ok", 2));
+    assert_int_equal(ltn_h2_streams(r->h2), 0);
+    rig_free(r);
+    r = h2_rig();
+    r->refuse = true; /* the answer comes at once instead */
+    assert_int_equal(feed(r, preface, sizeof(preface) - 1, 1), 0);
+    assert_int_equal(feed(r, wire, sizeof(wire), 1), 0);
+    pull(r, 1000);
+    assert_true(has(r, "no", 2));
+    rig_free(r);
+}
+
+/* Trailers are bounded as heads are. */
+static void test_h2_trailer_bomb(void **state)
+{
+    (void)state;
+    uint8_t block[9 + 4 + 100 + 60] = {0, 0, 0, 1, 5, 0, 0, 0, 1, 0x40, 1, 'x', 100};
+    size_t n = 13;
+    struct rig *r = h2_rig();
+    memset(block + n, 'v', 100);
+    n += 100;
+    memset(block + n, 0xbe, 60); /* the entry once more, each */
+    n += 60;
+    block[2] = (uint8_t)(n - 9);
+    assert_int_equal(feed(r, preface, sizeof(preface) - 1, 1), 0);
+    assert_int_equal(feed(r, post, sizeof(post), 1), 0);
+    pull(r, 1000);
+    r->out_len = 0;
+    assert_int_equal(feed(r, block, n, 1), 0);
+    pull(r, 1000);
+    assert_true(has(r, "\0\0\4\3\0\0\0\0\1", 9)); /* RST_STREAM */
+    assert_string_equal(r->log, "POST /+!");
+    rig_free(r);
+}
+
 static void test_h2_drain(void **state)
 {
     (void)state;
@@ -394,11 +521,15 @@ int main(void)
         cmocka_unit_test(test_h1_every_cut),
         cmocka_unit_test(test_h1_pipelined_waits),
         cmocka_unit_test(test_h1_refusals),
+        cmocka_unit_test(test_h1_own_answers),
         cmocka_unit_test(test_h1_continue_and_early_answer),
         cmocka_unit_test(test_h2_exchange_every_cut),
         cmocka_unit_test(test_h2_credit_only_when_given),
         cmocka_unit_test(test_h2_early_answer_then_reset),
         cmocka_unit_test(test_h2_floods),
+        cmocka_unit_test(test_h2_keepalive),
+        cmocka_unit_test(test_h2_continue),
+        cmocka_unit_test(test_h2_trailer_bomb),
         cmocka_unit_test(test_h2_drain),
         cmocka_unit_test(test_h2_free_reports),
     };

@@ -269,6 +269,46 @@ static void keys_of_the_same_labels_lead_to_one_series(void **state)
     ltn_series_free(s);
 }
 
+static void keys_of_what_expired_are_gone_the_others_stay(void **state)
+{
+    (void)state;
+    struct ltn_series_opts o = {.max_per_family = 100000};
+    struct ltn_series *s = ltn_series_new(&o);
+    enum { MANY = 20000 };
+    for (int pass = 1; pass <= 3; pass++) {
+        for (int i = 0; i < MANY; i++) {
+            char text[32];
+            (void)snprintf(text, sizeof(text), "i=\"%d\"", i);
+            struct ltn_series_key key = ltn_series_key(s, 7, text, strlen(text));
+            const struct ltn_series_desc d = {
+                .family = "k", .type = LTN_PROM_GAUGE, .labels = text};
+            bool live = pass == 1 || i % (pass + 1) == 0;
+            ltn_series_ref ref = 0;
+            ltn_series_lock(s);
+            if (live)
+                assert_int_equal(
+                    ltn_series_resolve(s, &d, key, (uint64_t)pass * 1000 * LTN_NS_PER_S, &ref), 0);
+            ltn_series_unlock(s);
+        }
+        ltn_series_expire(s, (uint64_t)pass * 1000 * LTN_NS_PER_S + 1);
+        size_t found = 0, wanted = 0;
+        for (int i = 0; i < MANY; i++) {
+            char text[32];
+            (void)snprintf(text, sizeof(text), "i=\"%d\"", i);
+            bool live = pass == 1 || i % (pass + 1) == 0;
+            ltn_series_lock(s);
+            bool there = ltn_series_find(s, ltn_series_key(s, 7, text, strlen(text))) != 0;
+            ltn_series_unlock(s);
+            assert_int_equal(there, live);
+            found += there ? 1 : 0;
+            wanted += live ? 1 : 0;
+        }
+        assert_int_equal(found, wanted);
+        assert_int_equal(stats(s).series, wanted);
+    }
+    ltn_series_free(s);
+}
+
 static void keys_are_bounded(void **state)
 {
     (void)state;
@@ -788,6 +828,7 @@ int main(void)
         cmocka_unit_test(forgets_what_is_not_set_any_more),
         cmocka_unit_test(nothing_expires_under_a_walk),
         cmocka_unit_test(keys_of_the_same_labels_lead_to_one_series),
+        cmocka_unit_test(keys_of_what_expired_are_gone_the_others_stay),
         cmocka_unit_test(keys_are_bounded),
         cmocka_unit_test(what_was_saved_is_loaded),
         cmocka_unit_test(a_failed_saving_is_made_up_for),

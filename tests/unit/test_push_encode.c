@@ -201,6 +201,7 @@ static void every_metric_is_as_described(void **state)
     expect("1000|gpu.cuda.operation.count|cuda|cudaLaunchKernel", 400, "{call}", sum, first);
     expect("1001|gpu.cuda.operation.errors|cuda|cudaStreamSynchronize", 4, "{call}", sum, first);
     expect("1000|gpu.cuda.operation.io|cuda|cudaLaunchKernel", 16384, "By", sum, first);
+    expect("1000|gpu.cuda.operation.replayed|cuda|cudaLaunchKernel", 28, "{call}", sum, first);
     expect("1000|gpu.nccl.operation.count|nccl|ncclAllReduce", 400, "{call}", sum, first);
     expect("1000|gpu.cuda.operation.duration|cuda|cudaLaunchKernel", 0.2, "s",
            LTN_OTLP_EXP_HISTOGRAM, first);

@@ -339,6 +339,42 @@ static void what_is_refused_for_good_goes(void **state)
     server_kill(&s);
 }
 
+/* What a receiver does not take of a request is counted and said, and not sent again. */
+static void partial_success_is_final(void **state)
+{
+    (void)state;
+    static const char *const protocols[] = {"grpc", "http"};
+    (void)setenv("no_proxy", "127.0.0.1", 1);
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(protocols); i++) {
+        struct server s = {0};
+        struct pipeline p = {0};
+        struct ltn_push_stats stats;
+        struct arrived a;
+        char endpoint[64];
+        server_start(&s, protocols[i], 0);
+        server_mode(&s, "partial");
+        (void)snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%d%s", s.port,
+                       i == 0 ? "" : "/base");
+        if (i == 1) {
+            (void)setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf", 1);
+        }
+        pipeline_start_at(&p, endpoint, protocols[i]);
+        send_windows(&p, 2);
+        wait_until(sent, &p, 2, "deliveries");
+        wait_until(drained, &p, 0, "an empty outbox");
+        ltn_push_stats(p.push, &stats);
+        assert_int_equal(stats.sent, 2);
+        assert_int_equal(stats.rejected_points, 6);
+        assert_string_equal(stats.last_rejection, "too old");
+        assert_int_equal(stats.retries + stats.refused, 0);
+        pipeline_stop(&p);
+        read_arrived(&a);
+        assert_true(a.times[1] == 1 + i && a.times[2] == 1 + i); /* one file for both */
+        server_kill(&s);
+        (void)unsetenv("OTEL_EXPORTER_OTLP_PROTOCOL");
+    }
+}
+
 static void the_outbox_outlives_the_agent(void **state)
 {
     (void)state;
@@ -519,6 +555,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(every_window_arrives),
         TEST(what_is_refused_for_good_goes),
+        TEST(partial_success_is_final),
         TEST(the_outbox_outlives_the_agent),
         TEST(stop_flushes),
         TEST(a_new_token_is_picked_up),

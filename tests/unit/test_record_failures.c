@@ -15,33 +15,11 @@
 
 #include <cmocka.h>
 
-#include "drop_tree.h"
 #include "base/clock.h"
 #include "record/reader.h"
 #include "record/record.h"
+#include "record_dir.h"
 #include "record_sample.h"
-#include "drop_tree.h"
-
-static char dir[32];
-static char path[64];
-
-static int make_dir(void **state)
-{
-    (void)state;
-    (void)snprintf(dir, sizeof(dir), "/tmp/ltn-recf-XXXXXX");
-    if (mkdtemp(dir) == NULL) {
-        return -1;
-    }
-    (void)snprintf(path, sizeof(path), "%s/r.db", dir);
-    return 0;
-}
-
-static int drop_dir(void **state)
-{
-    (void)state;
-    (void)umount2(dir, MNT_DETACH);
-    return ltn_drop_tree(dir);
-}
 
 static struct ltn_record *open_record(void)
 {

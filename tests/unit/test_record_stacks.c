@@ -9,34 +9,14 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "drop_tree.h"
 #include "record/reader.h"
 #include "record/record.h"
 #include "record/schema.h"
 #include "record/upkeep.h"
+#include "record_dir.h"
 #include "record_sample.h"
 #include "sql/db.h"
 #include "symbol/stack.h"
-
-static char dir[32];
-static char path[64];
-
-static int make_dir(void **state)
-{
-    (void)state;
-    (void)snprintf(dir, sizeof(dir), "/tmp/ltn-rst-XXXXXX");
-    if (mkdtemp(dir) == NULL) {
-        return -1;
-    }
-    (void)snprintf(path, sizeof(path), "%s/r.db", dir);
-    return 0;
-}
-
-static int drop_dir(void **state)
-{
-    (void)state;
-    return ltn_drop_tree(dir);
-}
 
 static struct ltn_record *open_record(void)
 {

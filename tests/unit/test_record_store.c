@@ -15,29 +15,9 @@
 #include "base/clock.h"
 #include "record/reader.h"
 #include "record/record.h"
+#include "record_dir.h"
 #include "record_sample.h"
-#include "drop_tree.h"
 #include "run_program.h"
-
-static char dir[32];
-static char path[64];
-
-static int make_dir(void **state)
-{
-    (void)state;
-    (void)snprintf(dir, sizeof(dir), "/tmp/ltn-rec-XXXXXX");
-    if (mkdtemp(dir) == NULL) {
-        return -1;
-    }
-    (void)snprintf(path, sizeof(path), "%s/r.db", dir);
-    return 0;
-}
-
-static int drop_dir(void **state)
-{
-    (void)state;
-    return ltn_drop_tree(dir);
-}
 
 static struct ltn_record *open_record(struct ltn_record_opts o)
 {
@@ -224,6 +204,8 @@ static void percentiles_come_from_the_histogram(void **state)
            "WHERE op = 'cudaLaunchKernel'",
            "1");
     expect("SELECT hist_count(hist_merge(hist)) FROM op_windows", "600");
+    expect("SELECT replayed || ' ' || replayed_bytes FROM op_stats WHERE op = 'cudaLaunchKernel'",
+           "7 700");
     expect(
         "SELECT hist_quantile(hist_merge(hist), 1.0) BETWEEN 3000000 AND 4500000 FROM op_windows",
         "1");

@@ -56,7 +56,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- if .Values.agent.collectorUrl -}}
 {{- .Values.agent.collectorUrl -}}
 {{- else if .Values.collector.enabled -}}
-{{- printf "http://%s-collector.%s.svc:4317" (include "lanterne.fullname" .) .Release.Namespace -}}
+{{- printf "%s://%s-collector.%s.svc:4317" (ternary "https" "http" .Values.tls.enabled) (include "lanterne.fullname" .) .Release.Namespace -}}
 {{- end -}}
 {{- end -}}
 
@@ -74,7 +74,48 @@ localhostProfile: {{ required "agent.seccompProfile.localhostProfile is needed f
 {{- if .Values.auth.enabled -}}
 {{- $_ := set $c "token_file" "/etc/lanterne/token/token" -}}
 {{- end -}}
+{{- if .Values.tls.enabled -}}
+{{- if .Values.tls.caKey -}}
+{{- $_ := set $c "collector_ca_file" "/etc/lanterne/tls-ca/ca.crt" -}}
+{{- end -}}
+{{- if .Values.tls.agentSecret -}}
+{{- $_ := set $c "collector_cert_file" "/etc/lanterne/tls/tls.crt" -}}
+{{- $_ := set $c "collector_key_file" "/etc/lanterne/tls/tls.key" -}}
+{{- end -}}
+{{- with .Values.tls.serverName -}}
+{{- $_ := set $c "collector_server_name" . -}}
+{{- end -}}
+{{- end -}}
 {{- toYaml (mergeOverwrite (deepCopy .Values.agent.config) $c) -}}
+{{- end -}}
+
+{{- define "lanterne.collectorTls" -}}
+cert_file: /etc/lanterne/tls/tls.crt
+key_file: /etc/lanterne/tls/tls.key
+required: {{ .Values.tls.required }}
+{{- if ne .Values.tls.clientCertificates "off" }}
+client_ca_file: /etc/lanterne/tls/{{ required "tls.caKey is needed for tls.clientCertificates" .Values.tls.caKey }}
+require_client_cert: {{ .Values.tls.clientCertificates | quote }}
+{{- with .Values.tls.allowSan }}
+allow_san:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "lanterne.tlsSecret" -}}
+{{- required "tls.existingSecret is needed for tls.enabled" .Values.tls.existingSecret -}}
+{{- end -}}
+
+{{/* The authority alone: agents and readers are not handed the collector's key. */}}
+{{- define "lanterne.caVolume" -}}
+- name: tls-ca
+  secret:
+    secretName: {{ include "lanterne.tlsSecret" . }}
+    defaultMode: 0444
+    items:
+      - key: {{ .Values.tls.caKey }}
+        path: ca.crt
 {{- end -}}
 
 {{- define "lanterne.collectorConfig" -}}
@@ -86,6 +127,9 @@ localhostProfile: {{ required "agent.seccompProfile.localhostProfile is needed f
 {{- $_ := set $c "token_file" "/etc/lanterne/token/token" -}}
 {{- else -}}
 {{- $_ := set $c "insecure_no_auth" true -}}
+{{- end -}}
+{{- if .Values.tls.enabled -}}
+{{- $_ := set $c "tls" (include "lanterne.collectorTls" . | fromYaml) -}}
 {{- end -}}
 {{- toYaml (mergeOverwrite (deepCopy .Values.collector.config) $c) -}}
 {{- end -}}
