@@ -127,6 +127,16 @@ def test_depth_and_size_are_bounded(collector):
     assert got["values_cut"] == 2 + 21 - len(got["attributes"])
 
 
+def test_more_records_than_a_request_may_hold(collector):
+    m, records = request(service__name="many")
+    for i in range(65536 + 10):
+        records.add(observed_time_unix_nano=NOW + i)
+    rejected, message = send(collector, m)
+    assert rejected == 10 and "65,536" in message
+    assert collector.metric("lanterne_collector_logs_total", kind="stored") == 65536
+    assert logs(collector, limit=1)[0]["at_ns"] == NOW + 65535
+
+
 def test_sent_again_is_kept_once(collector):
     m, records = request(service__name="a")
     record(records, "same")
