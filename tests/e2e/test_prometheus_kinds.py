@@ -14,6 +14,7 @@ import pytest
 
 import collector_util as cu
 import harness
+import tls_util as tls
 from test_prometheus import Prometheus, scraped
 
 
@@ -482,3 +483,24 @@ def test_hostile_bytes_and_like_resources(procs, tmp_path):
     harness.require_command("promtool")
     r = subprocess.run(["promtool", "check", "metrics"], input=text.encode(), capture_output=True, check=False)
     assert r.returncode in (0, 3), r.stdout + r.stderr
+
+
+@pytest.mark.parametrize("proto", ["--http1.1", "--http2"])
+def test_a_long_scrape_over_tls(procs, tmp_path, proto):
+    """Pieces through a transport that takes them record by record: the same bytes as in cleartext."""
+    authority = tls.Authority(tmp_path)
+    cert, key = authority.issue("server", "DNS:localhost,IP:127.0.0.1")
+    c = cu.Collector(procs, tmp_path, "--tls-cert-file", cert, "--tls-key-file", key).start()
+    d = Doc()
+    for i in range(60):
+        d.histogram("wide", [k / 16 for k in range(500)], [1] * 501, 1.0, pod=f"pod-{i}", padding="x" * 200)
+    assert c.post("/v1/metrics", d.bytes())[0] == 200
+    for encoding in ("identity", "gzip"):
+        out = subprocess.run(["curl", "-sS", "-m", "20", proto, "--compressed" if encoding == "gzip" else "--no-compressed",
+                              "--cacert", authority.file, f"https://localhost:{c.api_port}/metrics"], capture_output=True, check=True)
+        plain = scrape(c)[1]
+        assert len(out.stdout) > 5_000_000
+
+        def clients(text):
+            return [line for line in text.splitlines() if line.startswith("wide_")]
+        assert clients(out.stdout.decode()) == clients(plain)
