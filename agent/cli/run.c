@@ -50,7 +50,8 @@ static bool asked_to_end(int fd)
     return false;
 }
 
-/* What processes that came and went left free is scattered over the heap and would stay resident. */
+/* What processes that came and went left free is scattered over the heap and would stay resident.
+ */
 static void give_memory_back(void)
 {
     if (mallinfo2().fordblks > SPARE_BYTES) {
