@@ -80,6 +80,11 @@ static const char *push_advice(const struct ltn_push_stats *p)
         return "the collector does not accept this agent's token; give the right one with "
                "--token-file";
     }
+    if (strstr(p->last_error, "TLS") != NULL || strstr(p->last_error, "SSL") != NULL) {
+        return "do --collector-ca-file and the certificates on both sides fit together? "
+               "docs/tls.md "
+               "has a line for each reason";
+    }
     if (strstr(p->last_error, "resolve") != NULL) {
         return "is the host in --collector right, and does DNS know it?";
     }

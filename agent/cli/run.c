@@ -2,6 +2,7 @@
 #include "cli/run.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -12,6 +13,10 @@
 #include "base/attr.h"
 
 #define TICK_NS LTN_NS_PER_S
+
+/* Freed memory that may lie between what is in use, and how often that is looked at. */
+#define SPARE_BYTES   ((size_t)4 << 20)
+#define TRIM_EVERY_NS (30 * LTN_NS_PER_S)
 
 static void fill_set(sigset_t *set)
 {
@@ -45,6 +50,15 @@ static bool asked_to_end(int fd)
     return false;
 }
 
+/* What processes that came and went left free is scattered over the heap and would stay resident.
+ */
+static void give_memory_back(void)
+{
+    if (mallinfo2().fordblks > SPARE_BYTES) {
+        (void)malloc_trim(0);
+    }
+}
+
 void ltn_run_until_signal(struct ltn_engine *e, uint64_t duration_ns, void (*tick)(void *arg),
                           void *arg)
 {
@@ -53,7 +67,7 @@ void ltn_run_until_signal(struct ltn_engine *e, uint64_t duration_ns, void (*tic
     int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     uint64_t now = ltn_now_mono_ns();
     uint64_t end = duration_ns == 0 ? UINT64_MAX : now + duration_ns;
-    uint64_t next_tick = now + TICK_NS;
+    uint64_t next_tick = now + TICK_NS, next_trim = now + TRIM_EVERY_NS;
     while (now < end) {
         struct pollfd p[] = {{.fd = fd, .events = POLLIN},
                              {.fd = ltn_engine_fd(e), .events = POLLIN}};
@@ -71,6 +85,10 @@ void ltn_run_until_signal(struct ltn_engine *e, uint64_t duration_ns, void (*tic
                 tick(arg);
             }
             next_tick = now + TICK_NS;
+        }
+        if (now >= next_trim) {
+            give_memory_back();
+            next_trim = now + TRIM_EVERY_NS;
         }
     }
     (void)close(fd);

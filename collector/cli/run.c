@@ -17,6 +17,7 @@
 #include "http/server.h"
 #include "ingest/ingest.h"
 #include "io/loop.h"
+#include "prom/hist_state.h"
 #include "prom/series.h"
 #include "query/query.h"
 #include "serve/logs.h"
@@ -41,6 +42,7 @@ struct service {
     struct ltn_fleet *fleet;
     struct ltn_alerts *alerts; /* NULL without a target */
     struct ltn_series *series;
+    uint64_t conflicts; /* of types, told so far */
     struct ltn_http_budget *budget, *api_budget;
     struct ltn_http_server *otlp, *api;
     struct ltn_ingest *ingest;
@@ -87,6 +89,21 @@ static void on_window_length(void *ctx, const char *node, uint64_t agent_window_
                  node, (double)agent_window_ns / 1e9, (double)s->fleet->opts.window_ns / 1e9);
 }
 
+/* Twice a minute at most: a client that is refused is refused with every push. */
+static void log_conflicts(struct service *s)
+{
+    struct ltn_series_stats st;
+    char family[256];
+    ltn_series_stats(s->series, &st);
+    if (st.type_conflicts == s->conflicts)
+        return;
+    ltn_series_last_conflict(s->series, family, sizeof(family));
+    ltn_log_warn("%llu points of clients refused: another metric has their name, or one of its "
+                 "samples has, with another type; the last one: %s",
+                 (unsigned long long)(st.type_conflicts - s->conflicts), family);
+    s->conflicts = st.type_conflicts;
+}
+
 static void on_tick(void *arg)
 {
     struct service *s = arg;
@@ -96,6 +113,7 @@ static void on_tick(void *arg)
     if (ltn_now_mono_ns() - s->expired_ns >= EXPIRE_EVERY_NS) {
         s->expired_ns = ltn_now_mono_ns();
         ltn_series_expire(s->series, ltn_now_mono_ns());
+        log_conflicts(s);
     }
     if (now - s->polled_ns >= POLL_EVERY_NS) {
         s->polled_ns = now;
@@ -191,7 +209,8 @@ static int make_state(struct service *s, struct ltn_errinfo *info)
     fo.straggler.min_effect = c->min_effect_pct / 100;
     s->fleet = ltn_fleet_new(&fo, &sink);
     s->series = ltn_series_new(&so);
-    if (s->fleet == NULL || s->series == NULL || ltn_serve_reserve(s->series) != 0)
+    if (s->fleet == NULL || s->series == NULL || ltn_hist_attach(s->series, 0) != 0 ||
+        ltn_serve_reserve(s->series) != 0)
         return ltn_errinfo_set(info, -ENOMEM, "out of memory");
     store.series = s->series;
     int rc = ltn_store_open(&store, &s->store, info);

@@ -125,12 +125,8 @@ static int on_histogram(void *ctx, const struct ltn_otlp_group *g, const struct 
                         const struct ltn_otlp_histogram *p)
 {
     struct ltn_decoder *d = ctx;
-    (void)p;
-    if (ltn_decode_untimely(m))
-        ltn_decode_reject(d, "histogram without a temporality");
-    else
-        d->result->unexposed++;
-    return begin_point(d, g, m);
+    int rc = begin_point(d, g, m);
+    return rc == 0 ? ltn_decode_histogram(d, g, m, p) : rc;
 }
 
 static int on_exp_histogram(void *ctx, const struct ltn_otlp_group *g,
@@ -141,11 +137,15 @@ static int on_exp_histogram(void *ctx, const struct ltn_otlp_group *g,
     bool known = d->metric == LTN_WIRE_CUDA_DURATION || d->metric == LTN_WIRE_NCCL_DURATION;
     if (rc == 0 && known && d->resource != NULL && d->resource->is_process)
         return ltn_decode_agent_histogram(d, p);
-    if (ltn_decode_untimely(m))
-        ltn_decode_reject(d, "histogram without a temporality");
-    else
-        d->result->unexposed++;
-    return rc;
+    return rc == 0 ? ltn_decode_exp_histogram(d, g, m, p) : rc;
+}
+
+static int on_summary(void *ctx, const struct ltn_otlp_group *g, const struct ltn_otlp_metric *m,
+                      const struct ltn_otlp_summary *p)
+{
+    struct ltn_decoder *d = ctx;
+    int rc = begin_point(d, g, m);
+    return rc == 0 ? ltn_decode_summary(d, g, m, p) : rc;
 }
 
 /* ---- incidents ---- */
@@ -226,6 +226,7 @@ static int begin(struct ltn_decoder *d, uint64_t received_ns, struct ltn_decode_
     d->now_ns = ltn_now_mono_ns();
     d->have_resource = d->have_scope = d->have_metric = false;
     d->sample_n = 0;
+    d->hists = NULL;
     return 0;
 }
 
@@ -239,7 +240,10 @@ static int finish(struct ltn_decoder *d, int rc, const struct ltn_otlp_counts *c
     }
     if (rc == 0)
         rc = ltn_series_take(d->series, d->samples, d->sample_n, d->now_ns);
-    ret->samples = rc == 0 ? d->sample_n : 0;
+    size_t hists = 0;
+    if (rc == 0)
+        rc = ltn_decode_take_hists(d, &hists);
+    ret->samples = rc == 0 ? d->sample_n + hists : 0;
     if (d->sample_room > SAMPLES_KEPT) {
         free(d->samples);
         d->samples = NULL;
@@ -262,7 +266,7 @@ int ltn_decode_metrics(struct ltn_decoder *d, const void *body, size_t n, uint64
                        struct ltn_decode_result *ret)
 {
     static const struct ltn_otlp_metrics_sink shape = {NULL, on_number, on_histogram,
-                                                       on_exp_histogram};
+                                                       on_exp_histogram, on_summary};
     struct ltn_otlp_metrics_sink sink = shape;
     struct ltn_otlp_counts counts = {0};
     int rc = begin(d, received_ns, ret);

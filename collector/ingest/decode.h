@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * From the bytes of an OTLP export request to an update and to series. Agents' metrics
- * (docs/internals/wire.md) become nodes, processes and windows; gauges and sums of anybody are
+ * (docs/internals/wire.md) become nodes, processes and windows; metrics of anybody are
  * taken into the table of series once the whole request was read; the rest is counted. Everything
  * is checked, cleaned and cut here, so that what follows may trust it.
  */
@@ -19,7 +19,7 @@ struct ltn_decoder;
 struct ltn_decode_result {
     uint64_t accepted; /* points or records, also those that are only counted */
     uint64_t rejected;
-    uint64_t unexposed;        /* accepted points of kinds that are not exposed (histograms, ...) */
+    uint64_t unexposed;        /* accepted points without a usable name, value or room */
     size_t samples;            /* values of series taken */
     const char *message;       /* why something was rejected; static; NULL when nothing was */
     struct ltn_update *update; /* the caller's */

@@ -19,7 +19,7 @@
 #define LTN_INGEST_COUNTERS(X)                                                                     \
     X(requests, "export requests that reached a handler")                                          \
     X(points_received, "data points accepted")                                                     \
-    X(points_unexposed, "of these of kinds that are counted only")                                 \
+    X(points_unexposed, "of these without a usable name, value or room")                           \
     X(logs_received, "log records accepted")                                                       \
     X(spans_refused, "spans refused: traces are not stored")                                       \
     X(rejected_forbidden, "requests refused: the token is for another cluster")                    \

@@ -20,7 +20,6 @@
 #define LTN_UPDATE_MAX_BYTES ((size_t)128 << 20)
 #define LTN_LABELS_MAX_BYTES 4096
 #define LTN_LABEL_VALUE_MAX  256
-#define LTN_MAX_LABELS       32
 
 /* The metrics of docs/internals/wire.md. */
 enum ltn_wire_metric {
@@ -72,6 +71,8 @@ enum ltn_wire_metric {
         LTN_WIRE_METRICS
 };
 
+struct ltn_staged_hist;
+
 struct ltn_decoder {
     struct ltn_otlp_reader *reader;
     struct ltn_series *series;
@@ -90,7 +91,8 @@ struct ltn_decoder {
     /* Points to be taken once the whole request was read. */
     struct ltn_series_sample *samples;
     size_t sample_n, sample_room;
-    bool locked; /* the table of series, for a few points */
+    struct ltn_staged_hist *hists; /* in the update's arena, newest first */
+    bool locked;                   /* the table of series, for a few points */
     unsigned locked_points;
     /* What resource, scope and metric are, as hashes for keys; the texts are made when a new series
      * asks for them. */
@@ -162,9 +164,19 @@ void ltn_decode_unlock(struct ltn_decoder *d);
 void ltn_decode_name(struct ltn_decoder *d, const struct ltn_otlp_metric *m);
 /* Labels that the series of the group share, in d->scope. */
 void ltn_decode_scope(struct ltn_decoder *d, const struct ltn_otlp_group *g);
-/* Appends attributes as labels, sorted by name, after what is in out. Colliding names are joined.
- */
-void ltn_decode_put_labels(struct ltn_buf *out, struct ltn_otlp_attrs attrs);
+/* expose_hist.c: histograms and summaries. Staged in the update's arena, taken by
+ * ltn_decode_take_hists once the whole request was read. 0, LTN_ERR_TOO_LARGE, -ENOMEM. */
+int ltn_decode_histogram(struct ltn_decoder *d, const struct ltn_otlp_group *g,
+                         const struct ltn_otlp_metric *m,
+                         const struct ltn_otlp_histogram *p) ltn_must_check;
+int ltn_decode_exp_histogram(struct ltn_decoder *d, const struct ltn_otlp_group *g,
+                             const struct ltn_otlp_metric *m,
+                             const struct ltn_otlp_exp_histogram *p) ltn_must_check;
+int ltn_decode_summary(struct ltn_decoder *d, const struct ltn_otlp_group *g,
+                       const struct ltn_otlp_metric *m,
+                       const struct ltn_otlp_summary *p) ltn_must_check;
+/* 0, -ENOMEM, or LTN_ERR_BUSY (the same request again takes what was not). */
+int ltn_decode_take_hists(struct ltn_decoder *d, size_t *ret_taken) ltn_must_check;
 
 /* logs.c: a record that is no agent's incident. 0 or LTN_ERR_TOO_LARGE. */
 int ltn_decode_log(struct ltn_decoder *d, const struct ltn_otlp_group *g,

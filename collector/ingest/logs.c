@@ -12,6 +12,8 @@
 #define VALUE_MAX_BYTES ((size_t)8192) /* of one attribute's text */
 #define ATTRS_MAX_BYTES ((size_t)65536)
 #define KEY_MAX_BYTES   128
+/* Of one request; that many take the writer some 0.4 s, and others wait for it. */
+#define LOGS_MAX 65536
 
 static const char *copy(struct ltn_decoder *d, const char *p, size_t n)
 {
@@ -149,6 +151,11 @@ int ltn_decode_log(struct ltn_decoder *d, const struct ltn_otlp_group *g,
                    const struct ltn_otlp_log *log)
 {
     struct ltn_update *u = d->u;
+    if (u->log_count >= LOGS_MAX) {
+        d->result->rejected++;
+        d->result->message = "more than 65,536 log records in one request";
+        return 0;
+    }
     struct ltn_update_log *o = ltn_arena_calloc(&u->arena, 1, sizeof(*o));
     if (o == NULL)
         return LTN_ERR_TOO_LARGE;

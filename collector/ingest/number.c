@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "ingest/internal.h"
+#include "ingest/labels.h"
 #include "otlp/metrics_read.h"
 
 #define LOCKED_POINTS 64u
@@ -201,7 +202,7 @@ int ltn_decode_number(struct ltn_decoder *d, const struct ltn_otlp_group *g,
     ltn_buf_reset(&d->labels);
     if (d->name_ok && !is_empty(p)) {
         ltn_decode_scope(d, g);
-        ltn_decode_put_labels(&d->labels, p->point.attrs);
+        ltn_labels_put_point(&d->labels, p->point.attrs, d->resource != NULL);
     }
     /* Labels of more than a few KiB help nobody. */
     if (!d->name_ok || is_empty(p) || ltn_buf_error(&d->labels) != 0 ||

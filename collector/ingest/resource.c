@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "ingest/internal.h"
+#include "ingest/labels.h"
 
 const char *ltn_decode_text(struct ltn_decoder *d, struct ltn_otlp_str s, size_t max)
 {
@@ -131,9 +132,9 @@ static int target_info(struct ltn_decoder *d, struct ltn_otlp_attrs a, struct lt
                        ltn_series_ref *ret)
 {
     static const char *const said[] = {"service.name", "service.namespace", "service.instance.id"};
-    struct ltn_otlp_attr rest[LTN_MAX_LABELS];
+    struct ltn_otlp_attr rest[LTN_LABELS_MAX];
     struct ltn_otlp_attrs others = {rest, 0};
-    for (size_t i = 0; i < a.n && others.n < LTN_MAX_LABELS; i++) {
+    for (size_t i = 0; i < a.n && others.n < LTN_LABELS_MAX; i++) {
         bool known = false;
         for (size_t k = 0; k < LTN_ARRAY_SIZE(said); k++)
             known = known || ltn_otlp_str_eq(a.items[i].key, said[k]);
@@ -143,11 +144,11 @@ static int target_info(struct ltn_decoder *d, struct ltn_otlp_attrs a, struct lt
     if (others.n == 0 || d->target.len == 0)
         return 0;
     ltn_buf_reset(&d->labels);
-    ltn_decode_put_labels(&d->labels, others);
+    ltn_labels_put_point(&d->labels, others, false);
     if (ltn_buf_error(&d->labels) != 0) /* too long to be of use */
         return 0;
     const struct ltn_series_desc desc = {.family = "target_info",
-                                         .type = LTN_PROM_GAUGE,
+                                         .type = LTN_PROM_INFO,
                                          .help = "Attributes of the resource.",
                                          .scope_labels = ltn_buf_str(&d->target),
                                          .labels = ltn_buf_str(&d->labels)};

@@ -309,30 +309,6 @@ static void on_readyz(void *arg, struct ltn_http_request *req)
     finish_object(req, n == 0 ? 200 : 503, &b, &j);
 }
 
-static void on_metrics(void *arg, struct ltn_http_request *req)
-{
-    struct ltn_buf b;
-    enum ltn_prom_format f = ltn_prom_negotiate(ltn_http_header(req, "accept"));
-    ltn_buf_init(&b, MAX_ANSWER_BYTES);
-    ltn_serve_metrics(arg, &b, f, ltn_now_unix_ns());
-    if (ltn_buf_error(&b) != 0) {
-        ltn_http_reply_error(req, ltn_buf_error(&b), "exposition too large", 0);
-        ltn_buf_done(&b);
-        return;
-    }
-    static const struct ltn_http_field vary[] = {{"vary", "Accept, Accept-Encoding"}};
-    size_t n = 0;
-    char *body = ltn_buf_steal(&b, &n);
-    ltn_http_reply(req, &(struct ltn_http_response){.status = 200,
-                                                    .content_type = ltn_prom_content_type(f),
-                                                    .body = body,
-                                                    .body_len = n,
-                                                    .take_body = true,
-                                                    .fields = vary,
-                                                    .field_count = 1});
-    ltn_buf_done(&b);
-}
-
 /* What `status` prints: a table, or everything of it as one object. */
 static void on_status(void *arg, struct ltn_http_request *req)
 {
@@ -381,7 +357,7 @@ int ltn_serve_routes(struct ltn_serve *s, struct ltn_http_server *server)
         {"/api/v1/ingest", 0, on_ingest},
         {"/api/v1/status", 0, on_status},
         {"/api/v1/time", 0, on_time},
-        {"/metrics", 0, on_metrics},
+        {"/metrics", 0, ltn_serve_on_metrics},
         {"/", LTN_ROUTE_NO_AUTH, ltn_serve_on_page},
         {"/assets/", LTN_ROUTE_PREFIX | LTN_ROUTE_NO_AUTH, ltn_serve_on_page},
         {"/healthz", LTN_ROUTE_NO_AUTH, on_healthz},

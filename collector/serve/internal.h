@@ -15,6 +15,8 @@ bool ltn_serve_parse_since(struct ltn_http_request *req, uint64_t now_ns, uint64
 /* True when the query has no parameter but these; else the request is answered. */
 bool ltn_serve_only_params(struct ltn_http_request *req, const char *const *names, size_t n,
                            const char *message);
+/* metrics.c: GET /metrics. */
+void ltn_serve_on_metrics(void *arg, struct ltn_http_request *req);
 
 /* query.c: POST /api/v1/query. */
 void ltn_serve_on_query(void *arg, struct ltn_http_request *req);

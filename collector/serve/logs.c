@@ -291,9 +291,12 @@ static void answer(const struct ltn_serve_logs *l, const struct search *s)
     int rc = search(l, s, &a, &info);
     if (rc != 0) {
         ltn_buf_done(&b);
+        const char *why = info.msg[0] != '\0' ? info.msg : NULL;
         if (rc == LTN_ERR_TIMEOUT && atomic_load(&l->stop))
             rc = LTN_ERR_CLOSED;
-        ltn_http_reply_error(s->req, rc, info.msg[0] != '\0' ? info.msg : NULL, RETRY_MS);
+        else if (rc == LTN_ERR_TIMEOUT)
+            why = "the search took too long; since, service and severity make it shorter";
+        ltn_http_reply_error(s->req, rc, why, RETRY_MS);
         return;
     }
     ltn_json_close_array(&a.j);

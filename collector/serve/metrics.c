@@ -5,10 +5,13 @@
  * MAX_SAMPLES samples; what does not fit is counted in one with the label
  * otel_metric_overflow="true".
  */
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/err.h"
+#include "prom/accept.h"
+#include "prom/hist_state.h"
 #include "serve/internal.h"
 
 #define MAX_SAMPLES 100000
@@ -67,7 +70,17 @@
     X(lanterne_collector_alerts_waiting, GAUGE, "",                                                \
       "Alerts whose newest state a target does not have yet.")                                     \
     X(lanterne_collector_series, GAUGE, "", "Series of clients exposed here.")                     \
+    X(lanterne_collector_series_families, GAUGE, "", "Families of clients, and reserved ones.")    \
+    X(lanterne_collector_series_bytes, GAUGE, "bytes", "Memory of series, about.")                 \
     X(lanterne_collector_series_refused_total, COUNTER, "", "Points not exposed, by reason.")      \
+    X(lanterne_collector_series_points_total, COUNTER, "",                                         \
+      "Points of series, by what became of them.")                                                 \
+    X(lanterne_collector_scrapes_total, COUNTER, "", "Answers to /metrics, by outcome.")           \
+    X(lanterne_collector_scrapes_running, GAUGE, "", "Answers to /metrics being made now.")        \
+    X(lanterne_collector_scrape_seconds_total, COUNTER, "seconds",                                 \
+      "Time spent making answers to /metrics.")                                                    \
+    X(lanterne_collector_scrape_bytes_total, COUNTER, "bytes",                                     \
+      "Answers to /metrics before compression.")                                                   \
     X(lanterne_node_clock_offset_seconds, GAUGE, "seconds",                                        \
       "Clock of the node minus the collector's, measured over its control stream.")                \
     X(lanterne_collector_control_streams, GAUGE, "", "Control streams of agents open now.")        \
@@ -103,7 +116,7 @@ static const struct {
 int ltn_serve_reserve(struct ltn_series *series)
 {
     for (size_t i = 0; i < OWN_COUNT; i++) {
-        int rc = ltn_series_reserve(series, own[i].name);
+        int rc = ltn_series_reserve(series, own[i].name, own[i].type);
         if (rc != 0)
             return rc;
     }
@@ -112,20 +125,33 @@ int ltn_serve_reserve(struct ltn_series *series)
 
 struct expo {
     struct ltn_prom p;
-    const struct ltn_serve *s;
+    struct ltn_serve *s;
     uint64_t now_ns;
     size_t left;     /* samples the open family may still have */
     size_t overflow; /* samples that did not fit */
+    /* of a part that is made in several pieces */
+    int step;
+    size_t at;            /* in nodes */
+    struct ltn_buf nodes; /* names of the nodes at the begin, each with its end */
 };
 
-static void family(struct expo *e, enum own f)
+/* Bytes of a piece, about. */
+#define PIECE_BYTES ((size_t)48 * 1024)
+
+/* What did not fit into the open family. */
+static void close_family(struct expo *e)
 {
     if (e->overflow > 0) {
         struct ltn_prom_label l = {"otel_metric_overflow", "true"};
         ltn_prom_sample(&e->p, &l, 1, (double)e->overflow);
     }
-    e->left = MAX_SAMPLES;
     e->overflow = 0;
+}
+
+static void family(struct expo *e, enum own f)
+{
+    close_family(e);
+    e->left = MAX_SAMPLES;
     ltn_prom_family(&e->p, own[f].name, own[f].type, own[f].unit, own[f].help);
 }
 
@@ -260,7 +286,7 @@ static void pick_ranks(struct expo *e, struct picks *picks)
             continue;
         struct ltn_prom_label l[] = RANK_LABELS(p);
         const struct ltn_fleet_proc *other = picked(picks, l, 3);
-        e->s->fleet->counters.samples_duplicate += other != NULL ? 1 : 0;
+        e->s->fleet->counters.samples_duplicate += other != NULL && e->step == 0 ? 1 : 0;
         if (other == NULL || p->last_window_ns >= other->last_window_ns)
             pick(picks, l, 3, p);
     }
@@ -279,26 +305,27 @@ static void pick_verdicts(struct expo *e, struct picks *picks)
     }
 }
 
-static void put_ranks(struct expo *e)
+/* One family a piece. */
+static bool put_ranks(struct expo *e)
 {
     static const enum own families[] = {
         OWN_lanterne_rank_self_time_ratio, OWN_lanterne_rank_self_time_seconds,
         OWN_lanterne_rank_peer_wait_seconds, OWN_lanterne_rank_step_seconds};
+    const enum own f = families[e->step];
     struct picks picks;
+    size_t pos = 0;
     pick_ranks(e, &picks);
-    for (size_t k = 0; k < LTN_ARRAY_SIZE(families); k++) {
-        size_t pos = 0;
-        family(e, families[k]);
-        for (const struct ltn_fleet_proc *p; (p = ltn_map_next(&picks.newest, &pos)) != NULL;) {
-            const struct ltn_fleet_window *w = ltn_fleet_newest(p);
-            double v = w != NULL ? rank_value(families[k], p, w) : 0;
-            if (w == NULL || (k == 0 && v <= 0))
-                continue;
-            struct ltn_prom_label l[] = RANK_LABELS(p);
-            sample(e, l, 3, v);
-        }
+    family(e, f);
+    for (const struct ltn_fleet_proc *p; (p = ltn_map_next(&picks.newest, &pos)) != NULL;) {
+        const struct ltn_fleet_window *w = ltn_fleet_newest(p);
+        double v = w != NULL ? rank_value(f, p, w) : 0;
+        if (w == NULL || (e->step == 0 && v <= 0))
+            continue;
+        struct ltn_prom_label l[] = RANK_LABELS(p);
+        sample(e, l, 3, v);
     }
     ltn_map_done(&picks.newest, NULL);
+    return ++e->step < (int)LTN_ARRAY_SIZE(families);
 }
 
 static void put_verdicts(struct expo *e)
@@ -363,21 +390,36 @@ static void put_op(struct expo *e, const struct ltn_fleet_node *n, const struct 
         sample(e, l, 3, (double)v);
 }
 
-static void put_ops(struct expo *e, bool nccl)
+/* As many nodes a piece as fit; by name, for nodes may come and go between pieces. */
+static bool put_ops(struct expo *e, bool nccl)
 {
     const enum own first =
         nccl ? OWN_gpu_nccl_operation_count_total : OWN_gpu_cuda_operation_count_total;
-    for (int what = OP_COUNT; what <= OP_DURATION; what++) {
+    if (e->at == 0)
+        family(e, (enum own)((int)first + e->step));
+    while (e->at < e->nodes.len && e->p.out->len < PIECE_BYTES) {
+        const char *name = e->nodes.data + e->at;
+        const struct ltn_fleet_node *n = ltn_map_get_str(&e->s->fleet->nodes, name);
         size_t pos = 0;
-        family(e, (enum own)((int)first + what));
-        for (const struct ltn_fleet_node *n;
-             (n = ltn_map_next(&e->s->fleet->nodes, &pos)) != NULL;) {
-            size_t at = 0;
-            for (const struct ltn_fleet_op *o; (o = ltn_map_next(&n->ops, &at)) != NULL;)
-                if ((strcmp(o->source, "nccl") == 0) == nccl)
-                    put_op(e, n, o, (enum op_value)what);
-        }
+        e->at += strlen(name) + 1;
+        for (const struct ltn_fleet_op *o; n != NULL && (o = ltn_map_next(&n->ops, &pos)) != NULL;)
+            if ((strcmp(o->source, "nccl") == 0) == nccl)
+                put_op(e, n, o, (enum op_value)e->step);
     }
+    if (e->at < e->nodes.len)
+        return true;
+    e->at = 0;
+    return ++e->step <= OP_DURATION;
+}
+
+static bool put_cuda_ops(struct expo *e)
+{
+    return put_ops(e, false);
+}
+
+static bool put_nccl_ops(struct expo *e)
+{
+    return put_ops(e, true);
 }
 
 /* ---- the collector itself ---- */
@@ -428,18 +470,50 @@ static void put_store(struct expo *e)
 static void put_fleet(struct expo *e)
 {
     const struct ltn_fleet_counters *c = &e->s->fleet->counters;
-    struct ltn_series_stats st;
     family(e, OWN_lanterne_collector_fleet_total);
 #define FLEET_SAMPLE(name, help) labelled(e, "kind", #name, c->name);
     LTN_FLEET_COUNTERS(FLEET_SAMPLE)
 #undef FLEET_SAMPLE
+}
+
+static void put_series(struct expo *e)
+{
+    struct ltn_series_stats st;
+    struct ltn_hist_stats hist;
     ltn_series_stats(e->s->series, &st);
+    ltn_hist_stats(e->s->series, &hist);
     one(e, OWN_lanterne_collector_series, (double)st.series);
+    one(e, OWN_lanterne_collector_series_families, (double)st.families);
+    one(e, OWN_lanterne_collector_series_bytes, (double)(st.bytes + hist.bytes));
     family(e, OWN_lanterne_collector_series_refused_total);
     labelled(e, "reason", "overflow", st.overflowed);
-    labelled(e, "reason", "no_room", st.refused);
+    labelled(e, "reason", "no_room", st.refused + hist.no_room);
     labelled(e, "reason", "type_conflict", st.type_conflicts);
     labelled(e, "reason", "kind", ltn_ingest_stats(e->s->ingest)->points_unexposed);
+    labelled(e, "reason", "late", st.late + hist.late);
+    labelled(e, "reason", "buckets", hist.refused);
+    family(e, OWN_lanterne_collector_series_points_total);
+    labelled(e, "kind", "taken", st.points);
+    labelled(e, "kind", "histogram", hist.taken);
+    labelled(e, "kind", "new_key", st.new_keys);
+    labelled(e, "kind", "ended", st.ended);
+    labelled(e, "kind", "delta_gap", st.delta_gaps + hist.gaps);
+    labelled(e, "kind", "delta_overlap", st.delta_overlaps + hist.overlaps);
+    labelled(e, "kind", "restored", st.restored);
+    labelled(e, "kind", "damaged", st.damaged);
+    labelled(e, "kind", "unknown", st.unknown);
+}
+
+static void put_scrapes(struct expo *e)
+{
+    const struct ltn_scrape_stats *st = &e->s->scrapes;
+    family(e, OWN_lanterne_collector_scrapes_total);
+    labelled(e, "outcome", "complete", st->complete);
+    labelled(e, "outcome", "cut", st->cut);
+    labelled(e, "outcome", "refused", st->refused);
+    one(e, OWN_lanterne_collector_scrapes_running, (double)st->active);
+    one(e, OWN_lanterne_collector_scrape_seconds_total, st->seconds);
+    one(e, OWN_lanterne_collector_scrape_bytes_total, (double)st->bytes);
 }
 
 static void put_alerts(struct expo *e)
@@ -526,29 +600,134 @@ static void put_access(struct expo *e)
             (double)st.cert_expires_s);
 }
 
-void ltn_serve_metrics(const struct ltn_serve *s, struct ltn_buf *out, enum ltn_prom_format f,
-                       uint64_t now_ns)
+static void put_self(struct expo *e)
 {
-    struct expo e = {.s = s, .now_ns = now_ns};
     struct ltn_prom_label version = {"version", LTN_VERSION};
-    ltn_prom_begin(&e.p, out, f);
-    put_nodes(&e);
-    put_ranks(&e);
-    put_verdicts(&e);
-    put_jobs(&e);
-    put_incidents(&e);
-    put_ops(&e, false);
-    put_ops(&e, true);
-    family(&e, OWN_lanterne_collector_info);
-    sample(&e, &version, 1, 1);
-    one(&e, OWN_lanterne_collector_start_time_seconds, (double)s->started_ns / 1e9);
-    put_ingest(&e);
-    put_store(&e);
-    put_fleet(&e);
-    put_alerts(&e);
-    put_control(&e);
-    put_http(&e);
-    put_access(&e);
-    ltn_series_write(s->series, &e.p);
-    ltn_prom_end(&e.p);
+    family(e, OWN_lanterne_collector_info);
+    sample(e, &version, 1, 1);
+    one(e, OWN_lanterne_collector_start_time_seconds, (double)e->s->started_ns / 1e9);
+}
+
+/* ---- answers ---- */
+
+/* The answer in parts: each a piece, or as many as it takes. */
+static const struct {
+    void (*whole)(struct expo *e);
+    bool (*some)(struct expo *e); /* true while there is more */
+} parts[] = {
+    {put_nodes, NULL},     {NULL, put_ranks},    {put_verdicts, NULL}, {put_jobs, NULL},
+    {put_incidents, NULL}, {NULL, put_cuda_ops}, {NULL, put_nccl_ops}, {put_self, NULL},
+    {put_ingest, NULL},    {put_store, NULL},    {put_fleet, NULL},    {put_series, NULL},
+    {put_scrapes, NULL},   {put_alerts, NULL},   {put_control, NULL},  {put_http, NULL},
+    {put_access, NULL},
+};
+
+/* Scrapes at once, and time for one: while one goes on, no series expires. */
+#define MAX_SCRAPES   16
+#define SCRAPE_MAX_NS (60 * LTN_NS_PER_S)
+
+/* Series written in one go, with their table locked. */
+#define SLICE_SERIES 16u
+
+/* Names of all nodes. */
+#define NODES_MAX_BYTES ((size_t)64 << 20)
+
+struct scrape {
+    struct expo e;
+    uint64_t began_ns;
+    size_t part;
+    bool complete;
+    struct ltn_series_cursor cursor;
+};
+
+static int write_piece(struct scrape *o, struct ltn_buf *out)
+{
+    o->e.p.out = out;
+    if (o->part < LTN_ARRAY_SIZE(parts)) {
+        if (parts[o->part].some != NULL && parts[o->part].some(&o->e))
+            return 1;
+        if (parts[o->part].whole != NULL)
+            parts[o->part].whole(&o->e);
+        close_family(&o->e);
+        o->e.step = 0;
+        if (++o->part == LTN_ARRAY_SIZE(parts))
+            ltn_series_walk(o->e.s->series, &o->cursor);
+        return 1;
+    }
+    bool more = true;
+    while (more && out->len < PIECE_BYTES)
+        more = ltn_series_walk_next(&o->cursor, &o->e.p, SLICE_SERIES);
+    if (more)
+        return 1;
+    ltn_prom_end(&o->e.p);
+    o->complete = true;
+    return 0;
+}
+
+static int next_piece(void *arg, struct ltn_buf *out)
+{
+    struct scrape *o = arg;
+    struct ltn_scrape_stats *st = &o->e.s->scrapes;
+    uint64_t began_ns = ltn_now_mono_ns();
+    if (began_ns - o->began_ns > SCRAPE_MAX_NS)
+        return LTN_ERR_TIMEOUT;
+    int rc = write_piece(o, out);
+    st->seconds += (double)(ltn_now_mono_ns() - began_ns) / 1e9;
+    st->bytes += out->len;
+    return rc;
+}
+
+static void scrape_done(void *arg)
+{
+    struct scrape *o = arg;
+    struct ltn_scrape_stats *st = &o->e.s->scrapes;
+    ltn_series_walk_end(&o->cursor);
+    st->active--;
+    st->complete += o->complete ? 1 : 0;
+    st->cut += o->complete ? 0 : 1;
+    ltn_buf_done(&o->e.nodes);
+    free(o);
+}
+
+/* NULL when there are too many, or no memory. */
+static struct scrape *new_scrape(struct ltn_serve *s, enum ltn_prom_format format)
+{
+    struct scrape *o = s->scrapes.active < MAX_SCRAPES ? calloc(1, sizeof(*o)) : NULL;
+    size_t pos = 0;
+    if (o == NULL)
+        return NULL;
+    o->e.s = s;
+    o->e.now_ns = ltn_now_unix_ns();
+    o->began_ns = ltn_now_mono_ns();
+    ltn_prom_begin(&o->e.p, NULL, format);
+    ltn_buf_init(&o->e.nodes, NODES_MAX_BYTES);
+    for (const struct ltn_fleet_node *n; (n = ltn_map_next(&s->fleet->nodes, &pos)) != NULL;)
+        (void)ltn_buf_append(&o->e.nodes, n->name, strlen(n->name) + 1);
+    if (ltn_buf_error(&o->e.nodes) != 0) {
+        ltn_buf_done(&o->e.nodes);
+        free(o);
+        return NULL;
+    }
+    s->scrapes.active++;
+    return o;
+}
+
+void ltn_serve_on_metrics(void *arg, struct ltn_http_request *req)
+{
+    static const struct ltn_http_field vary[] = {{"vary", "accept"}};
+    struct ltn_serve *s = arg;
+    struct ltn_prom_choice choice;
+    ltn_prom_choose(ltn_http_header(req, "accept"), &choice);
+    struct scrape *o = new_scrape(s, choice.format);
+    if (o == NULL) {
+        s->scrapes.refused++;
+        ltn_http_reply_error(req, LTN_ERR_BUSY, "too many scrapes at once", 1000);
+        return;
+    }
+    const struct ltn_http_source source = {next_piece, scrape_done, o};
+    ltn_http_reply(req, &(struct ltn_http_response){.status = 200,
+                                                    .content_type = choice.content_type,
+                                                    .source = &source,
+                                                    .fields = vary,
+                                                    .field_count = 1});
 }

@@ -14,6 +14,13 @@
 #include "query/query.h"
 #include "store/store.h"
 
+/* Answers to /metrics, which are made in pieces. */
+struct ltn_scrape_stats {
+    unsigned active;
+    uint64_t complete, cut, refused, bytes; /* cut: the client left, or took too long */
+    double seconds;                         /* spent making them */
+};
+
 /* Everything that is shown; all borrowed. */
 struct ltn_serve {
     struct ltn_fleet *fleet;
@@ -27,6 +34,7 @@ struct ltn_serve {
     const struct ltn_http_server *api_server;
     uint64_t started_ns;
     bool draining;
+    struct ltn_scrape_stats scrapes;
 };
 
 /* Keeps the names of the collector's own families from clients. */
@@ -34,10 +42,6 @@ int ltn_serve_reserve(struct ltn_series *series) ltn_must_check;
 
 /* Adds the routes. *s must outlive the server. */
 int ltn_serve_routes(struct ltn_serve *s, struct ltn_http_server *server) ltn_must_check;
-
-/* Writes the exposition. */
-void ltn_serve_metrics(const struct ltn_serve *s, struct ltn_buf *out, enum ltn_prom_format f,
-                       uint64_t now_ns);
 
 /* Writes the table of `status`. */
 void ltn_serve_table(const struct ltn_serve *s, struct ltn_buf *out, uint64_t now_ns);

@@ -20,7 +20,7 @@ static bool agreed_on_h2(SSL *ssl)
 
 static int failed(struct ltn_grpc_client *c, const char *why)
 {
-    (void)snprintf(c->reason, sizeof(c->reason), "TLS with %.60s: %s", c->tls_name, why);
+    (void)snprintf(c->reason, sizeof(c->reason), "TLS with %.60s: %.80s", c->tls_name, why);
     return LTN_ERR_UNAVAILABLE;
 }
 

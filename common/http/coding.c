@@ -14,6 +14,7 @@
 
 #define ZSTD_LEVEL       1
 #define GZIP_WINDOW_BITS (15 + 16)
+#define GZIP_STEP_BYTES  16384
 #define FIRST_STEP_BYTES 4096
 #define MAX_STEP_BYTES   (1024 * 1024)
 #define RATIO_FROM_BYTES (1024 * 1024)
@@ -240,6 +241,52 @@ int ltn_zstd(const void *p, size_t n, struct ltn_buf *out)
     }
     ltn_buf_commit(out, made);
     return 0;
+}
+
+struct ltn_gzipper {
+    z_stream gz;
+};
+
+struct ltn_gzipper *ltn_gzipper_new(void)
+{
+    struct ltn_gzipper *z = calloc(1, sizeof(*z));
+    if (z != NULL && deflateInit2(&z->gz, Z_BEST_SPEED, Z_DEFLATED, GZIP_WINDOW_BITS, 8,
+                                  Z_DEFAULT_STRATEGY) != Z_OK) {
+        free(z);
+        z = NULL;
+    }
+    return z;
+}
+
+void ltn_gzipper_free(struct ltn_gzipper *z)
+{
+    if (z != NULL) {
+        (void)deflateEnd(&z->gz);
+        free(z);
+    }
+}
+
+int ltn_gzipper_add(struct ltn_gzipper *z, const void *p, size_t n, bool end, struct ltn_buf *out)
+{
+    int rc = Z_OK;
+    if (n > UINT_MAX) {
+        return LTN_ERR_TOO_LARGE;
+    }
+    z->gz.next_in = (Bytef *)(uintptr_t)p;
+    z->gz.avail_in = (uInt)n;
+    do {
+        uint8_t *dst = ltn_buf_reserve(out, GZIP_STEP_BYTES);
+        if (dst == NULL) {
+            return ltn_buf_error(out);
+        }
+        z->gz.next_out = dst;
+        z->gz.avail_out = GZIP_STEP_BYTES;
+        rc = deflate(&z->gz, end ? Z_FINISH : Z_NO_FLUSH);
+        ltn_buf_commit(out, GZIP_STEP_BYTES - z->gz.avail_out);
+    } while (rc == Z_OK && z->gz.avail_out == 0);
+    /* Z_BUF_ERROR: nothing more to do now. */
+    bool fine = end ? rc == Z_STREAM_END : rc == Z_OK || rc == Z_BUF_ERROR;
+    return fine ? 0 : LTN_ERR_INTERNAL;
 }
 
 /* The quality of one list element is zero: "gzip;q=0", "gzip; q=0.000". */

@@ -50,6 +50,15 @@ int ltn_gzip(const void *p, size_t n, struct ltn_buf *out) ltn_must_check;
 /* Appends the zstd form of n bytes. 0, -ENOMEM or of the buffer. */
 int ltn_zstd(const void *p, size_t n, struct ltn_buf *out) ltn_must_check;
 
+/* The same in pieces. NULL when out of memory; free with ltn_gzipper_free (NULL-safe). */
+struct ltn_gzipper;
+struct ltn_gzipper *ltn_gzipper_new(void) ltn_must_check;
+void ltn_gzipper_free(struct ltn_gzipper *z);
+/* Appends what n more bytes yield, maybe nothing; end: they are the last. 0, -ENOMEM or of the
+ * buffer. */
+int ltn_gzipper_add(struct ltn_gzipper *z, const void *p, size_t n, bool end,
+                    struct ltn_buf *out) ltn_must_check;
+
 /* True when an Accept-Encoding value admits gzip. NULL: no. */
 bool ltn_accepts_gzip(const char *accept_encoding);
 

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "http/server-internals.h"
 
@@ -368,8 +369,21 @@ static size_t push(struct conn *c, const uint8_t *p, size_t n)
     return done;
 }
 
+/* A reply is sent in turns of about so many bytes, or of that time where they are made as they go,
+ * so that a fast reader of a long one does not keep everybody else waiting. */
+#define TURN_BYTES ((size_t)256 * 1024)
+#define TURN_NS    (2 * LTN_NS_PER_MS)
+#define TURN_SMALL ((size_t)4 * 1024) /* no clock is asked below */
+
+static bool turn_is_over(const struct conn *c, size_t bytes)
+{
+    return bytes >= TURN_BYTES ||
+           (bytes >= TURN_SMALL && ltn_now_mono_ns() - ltn_loop_now_ns(c->server->loop) >= TURN_NS);
+}
+
 static void flush(struct conn *c)
 {
+    size_t turn = 0;
     uint8_t *scratch = c->server->scratch_out;
     while (!c->dead) {
         if (c->out.len > c->out_pos) {
@@ -382,10 +396,15 @@ static void flush(struct conn *c)
             ltn_buf_done(&c->out); /* an idle connection keeps no buffer */
             c->out_pos = 0;
         }
+        if (turn_is_over(c, turn)) {
+            ltn_server_conn_later(c);
+            return;
+        }
         size_t n = pull(c, scratch, LTN_SCRATCH_BYTES);
         if (n == 0) {
             return;
         }
+        turn += n;
         size_t sent = push(c, scratch, n);
         if (sent < n && ltn_buf_append(&c->out, scratch + sent, n - sent) != 0) {
             c->dead = true;

@@ -59,6 +59,8 @@ struct ltn_h1 {
     uint8_t *body; /* follows out */
     size_t body_len;
     size_t body_pos;
+    struct ltn_source *source; /* instead of body */
+    bool framed;               /* it goes out in chunks */
 };
 
 struct ltn_h1 *ltn_h1_new(const struct ltn_h1_conf *conf, const struct ltn_session_sink *sink,
@@ -96,6 +98,7 @@ void ltn_h1_free(struct ltn_h1 *s)
     ltn_buf_done(&s->line);
     ltn_buf_done(&s->out);
     free(s->body);
+    ltn_source_free(s->source);
     free(s);
 }
 
@@ -494,7 +497,11 @@ static int write_head(struct ltn_h1 *s, const struct ltn_session_reply *r, bool 
     for (size_t i = 0; i < r->field_count; i++) {
         (void)ltn_buf_printf(b, "%s: %s\r\n", r->fields[i].name, r->fields[i].value);
     }
-    if (r->status != 204 && r->status != 304) {
+    if (r->source != NULL) {
+        if (!s->http10) {
+            (void)ltn_buf_puts(b, "transfer-encoding: chunked\r\n");
+        }
+    } else if (r->status != 204 && r->status != 304) {
         (void)ltn_buf_printf(b, "content-length: %zu\r\n", r->body_len);
     }
     if (close) {
@@ -510,23 +517,30 @@ int ltn_h1_reply(struct ltn_h1 *s, struct ltn_session_reply *reply)
 {
     if (!s->in_request || s->replied) {
         free(reply->body);
+        ltn_source_free(reply->source);
         reply->body = NULL;
+        reply->source = NULL;
         return LTN_ERR_CLOSED;
     }
     bool discard = may_discard_rest(s);
-    if (!s->keep_alive || reply->close || !discard) {
+    /* Without a length and without chunks the end of the connection is the end of the body. */
+    if (!s->keep_alive || reply->close || !discard || (reply->source != NULL && s->http10)) {
         s->closing = true;
     }
     int rc = write_head(s, reply, s->closing);
     s->replied = true;
     if (rc != 0 || reply->head_only || reply->status == 204 || reply->status == 304) {
         free(reply->body);
+        ltn_source_free(reply->source);
     } else {
+        s->source = reply->source;
+        s->framed = !s->http10;
         s->body = reply->body;
         s->body_len = reply->body_len;
         s->body_pos = 0;
     }
     reply->body = NULL;
+    reply->source = NULL;
     if (rc != 0) {
         s->closing = true;
     }
@@ -539,6 +553,49 @@ int ltn_h1_reply(struct ltn_h1 *s, struct ltn_session_reply *reply)
         s->state = ST_DEAD;
     }
     return rc;
+}
+
+/* Bytes around a chunk: its size in six digits, two line ends, and the last chunk. */
+#define CHUNK_HEAD_BYTES 8
+#define CHUNK_ROOM_BYTES (CHUNK_HEAD_BYTES + 2)
+#define MAX_CHUNK_BYTES  0xffffff
+
+static void end_source(struct ltn_h1 *s)
+{
+    ltn_source_free(s->source);
+    s->source = NULL;
+}
+
+/* A chunk of the source's body, or the last one; 0 when there is no room for one. */
+static size_t pull_source(struct ltn_h1 *s, uint8_t *dst, size_t room)
+{
+    size_t around = s->framed ? CHUNK_ROOM_BYTES : 0;
+    if (room <= around) {
+        return 0;
+    }
+    uint8_t *at = dst + (s->framed ? CHUNK_HEAD_BYTES : 0);
+    size_t most = room - around < MAX_CHUNK_BYTES ? room - around : MAX_CHUNK_BYTES;
+    ssize_t n = ltn_source_read(s->source, at, most);
+    if (n <= 0) {
+        end_source(s);
+    }
+    if (n < 0) { /* cut off without the last chunk, which tells the client */
+        s->closing = true;
+        s->state = ST_DEAD;
+        return 0;
+    }
+    if (!s->framed) {
+        return (size_t)n;
+    }
+    if (n == 0) {
+        memcpy(dst, "0\r\n\r\n", 5);
+        return 5;
+    }
+    char head[CHUNK_HEAD_BYTES + 1];
+    (void)snprintf(head, sizeof(head), "%06zx\r\n", (size_t)n & MAX_CHUNK_BYTES);
+    memcpy(dst, head, CHUNK_HEAD_BYTES);
+    memcpy(at + n, "\r\n", 2);
+    return (size_t)n + CHUNK_ROOM_BYTES;
 }
 
 size_t ltn_h1_pull(struct ltn_h1 *s, uint8_t *dst, size_t room)
@@ -554,6 +611,9 @@ size_t ltn_h1_pull(struct ltn_h1 *s, uint8_t *dst, size_t room)
     if (s->out_pos == s->out.len) {
         ltn_buf_reset(&s->out);
         s->out_pos = 0;
+        if (s->source != NULL) {
+            return done + pull_source(s, dst + done, room - done);
+        }
         part = s->body_len - s->body_pos;
         part = part < room - done ? part : room - done;
         if (part > 0) {
@@ -573,7 +633,7 @@ size_t ltn_h1_pull(struct ltn_h1 *s, uint8_t *dst, size_t room)
 
 bool ltn_h1_has_output(const struct ltn_h1 *s)
 {
-    return s->out.len > s->out_pos || s->body_len > s->body_pos;
+    return s->out.len > s->out_pos || s->body_len > s->body_pos || s->source != NULL;
 }
 
 bool ltn_h1_closing(const struct ltn_h1 *s)
@@ -584,8 +644,8 @@ bool ltn_h1_closing(const struct ltn_h1 *s)
 bool ltn_h1_blocked(const struct ltn_h1 *s)
 {
     /* Also while the reply's body is still going out: it has but one place. */
-    return s->state == ST_WAIT ||
-           (s->state == ST_START && (s->body != NULL || s->out.len > MAX_OUT_HEAD_BYTES / 4));
+    return s->state == ST_WAIT || (s->state == ST_START && (s->body != NULL || s->source != NULL ||
+                                                            s->out.len > MAX_OUT_HEAD_BYTES / 4));
 }
 
 bool ltn_h1_in_head(const struct ltn_h1 *s)

@@ -47,6 +47,7 @@ struct stream {
     uint8_t *body;
     size_t body_len;
     size_t body_pos;
+    struct ltn_source *source; /* instead of body */
     struct ltn_arena trailer_arena;
     nghttp2_nv *trailers;
     size_t trailer_count;
@@ -114,6 +115,8 @@ static struct stream *stream_of(struct ltn_h2 *s, int32_t id)
 static void reply_done(struct ltn_h2 *s, struct stream *st)
 {
     free(st->body);
+    ltn_source_free(st->source);
+    st->source = NULL;
     st->body = NULL;
     st->body_len = 0;
     if (st->replied) {
@@ -627,6 +630,24 @@ static ssize_t read_body(nghttp2_session *ng, int32_t id, uint8_t *dst, size_t r
     return (ssize_t)part;
 }
 
+static ssize_t read_source(nghttp2_session *ng, int32_t id, uint8_t *dst, size_t room,
+                           uint32_t *flags, nghttp2_data_source *source, void *user)
+{
+    struct stream *st = source->ptr;
+    struct ltn_h2 *s = user;
+    (void)ng;
+    (void)id;
+    ssize_t n = ltn_source_read(st->source, dst, room);
+    if (n < 0) {
+        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    }
+    if (n == 0) {
+        *flags |= NGHTTP2_DATA_FLAG_EOF;
+    }
+    s->progress += (size_t)n;
+    return n;
+}
+
 static int keep_trailers(struct stream *st, const struct ltn_http_field *fields, size_t n)
 {
     if (n == 0) {
@@ -662,11 +683,14 @@ static int submit(struct ltn_h2 *s, struct stream *st, const struct ltn_session_
     for (size_t i = 0; i < r->field_count && i < MAX_REPLY_FIELDS; i++) {
         nv[n++] = make_nv(r->fields[i].name, r->fields[i].value);
     }
-    if (!r->no_length && r->status != 204 && r->status != 304) {
+    if (!r->no_length && st->source == NULL && r->status != 204 && r->status != 304) {
         nv[n++] = make_nv("content-length", length);
     }
     nghttp2_data_provider provider = {.source.ptr = st, .read_callback = read_body};
-    bool body = (st->body_len > 0 || st->trailer_count > 0) && !r->head_only;
+    if (st->source != NULL) {
+        provider.read_callback = read_source;
+    }
+    bool body = (st->body_len > 0 || st->source != NULL || st->trailer_count > 0) && !r->head_only;
     int rc = nghttp2_submit_response(s->ng, st->id, nv, n, body ? &provider : NULL);
     if (rc == NGHTTP2_ERR_NOMEM) {
         return -ENOMEM;
@@ -678,9 +702,12 @@ int ltn_h2_reply(struct ltn_h2 *s, int32_t id, struct ltn_session_reply *reply)
 {
     struct stream *st = stream_of(s, id);
     uint8_t *body = reply->body;
+    struct ltn_source *source = reply->source;
     reply->body = NULL;
+    reply->source = NULL;
     if (st == NULL || st->done) {
         free(body);
+        ltn_source_free(source);
         return LTN_ERR_CLOSED;
     }
     st->request = NULL; /* the sink replied, it knows */
@@ -688,6 +715,7 @@ int ltn_h2_reply(struct ltn_h2 *s, int32_t id, struct ltn_session_reply *reply)
     st->reset_at_once = reply->no_length;
     st->body = body;
     st->body_len = reply->body_len;
+    st->source = source;
     int rc = keep_trailers(st, reply->trailers, reply->trailer_count);
     if (rc == 0) {
         rc = submit(s, st, reply);

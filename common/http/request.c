@@ -64,6 +64,7 @@ void ltn_request_free(struct ltn_http_request *rq)
     ltn_grpc_frame_done(&rq->frame);
     ltn_arena_done(&rq->reply.arena);
     free(rq->reply.r.body);
+    ltn_source_free(rq->reply.r.source);
     ltn_core_unref(rq->core);
     free(rq);
 }
@@ -383,6 +384,21 @@ static void add_retry_after(struct ltn_http_request *rq, int status, uint32_t se
     }
 }
 
+/* A body in pieces: gzipped on its way when it may be, for its length is not known. */
+static void set_source(struct ltn_http_request *rq, const struct ltn_http_source *source)
+{
+    bool may = rq->route != NULL && (rq->route->r.flags & LTN_ROUTE_GZIP) != 0;
+    bool gzip = may && ltn_accepts_gzip(ltn_head_get(rq->head, "accept-encoding"));
+    if (may) {
+        add_field(rq, "vary", "accept-encoding");
+    }
+    if (gzip) {
+        add_field(rq, "content-encoding", "gzip");
+    }
+    rq->reply.r.source = ltn_source_new(source, gzip);
+    rq->reply.failed = rq->reply.r.source == NULL;
+}
+
 void ltn_http_reply(struct ltn_http_request *req, const struct ltn_http_response *resp)
 {
     if (resp->body_len > req->core->max_response_bytes && !req->reply.too_large) {
@@ -403,7 +419,11 @@ void ltn_http_reply(struct ltn_http_request *req, const struct ltn_http_response
         add_field(req, resp->fields[i].name, resp->fields[i].value);
     }
     add_retry_after(req, resp->status, resp->retry_after_s);
-    maybe_gzip(req);
+    if (resp->source != NULL) {
+        set_source(req, resp->source);
+    } else {
+        maybe_gzip(req);
+    }
     req->reply.r.head_only = req->is_head;
     finish(req);
 }

@@ -310,6 +310,8 @@ void ltn_server_conn_gone(struct ltn_http_server *s);
 /* Has the connection's output sent at the end of this round of the loop, so that replies that come
  * together leave together. */
 void ltn_server_conn_dirty(struct conn *c);
+/* Likewise, from inside its own events: not before the others had their turn. */
+void ltn_server_conn_later(struct conn *c);
 /* Takes it off that list. */
 void ltn_server_conn_clean(struct conn *c);
 

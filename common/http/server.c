@@ -179,13 +179,30 @@ void ltn_server_conn_clean(struct conn *c)
     c->dirty = false;
 }
 
+static void on_flush(void *arg);
+
+/* In this round at its end, or after the descriptors had their turn. False without memory. */
+static bool arm_flush(struct ltn_http_server *s, bool now)
+{
+    uint64_t due_ns = ltn_loop_now_ns(s->loop) + (now ? 0 : 1);
+    return s->flush.slot != 0 || ltn_loop_timer_at(s->loop, &s->flush, due_ns, on_flush, s) == 0;
+}
+
+/* Those that were in the list; what comes in meanwhile has its turn in the next round. */
 static void on_flush(void *arg)
 {
     struct ltn_http_server *s = arg;
-    while (s->dirty != NULL) {
+    size_t n = 0;
+    for (struct conn *c = s->dirty; c != NULL; c = c->dirty_next) {
+        n++;
+    }
+    for (; n > 0 && s->dirty != NULL; n--) {
         struct conn *c = s->dirty;
         ltn_server_conn_clean(c);
         ltn_conn_work(c);
+    }
+    if (s->dirty != NULL) {
+        (void)arm_flush(s, false); /* no memory: the next sweep sends it */
     }
 }
 
@@ -195,8 +212,7 @@ void ltn_server_conn_dirty(struct conn *c)
     if (c->dirty || c->busy) {
         return; /* a busy connection sends what waits at the end of its event */
     }
-    if (s->flush.slot == 0 &&
-        ltn_loop_timer_at(s->loop, &s->flush, ltn_loop_now_ns(s->loop), on_flush, s) != 0) {
+    if (!arm_flush(s, true)) {
         return; /* no memory: the next sweep sends it */
     }
     c->dirty = true;
@@ -206,6 +222,26 @@ void ltn_server_conn_dirty(struct conn *c)
         s->dirty->dirty_prev = c;
     }
     s->dirty = c;
+}
+
+void ltn_server_conn_later(struct conn *c)
+{
+    struct ltn_http_server *s = c->server;
+    if (c->dirty || !arm_flush(s, false)) {
+        return;
+    }
+    struct conn *last = s->dirty;
+    while (last != NULL && last->dirty_next != NULL) {
+        last = last->dirty_next;
+    }
+    c->dirty = true;
+    c->dirty_prev = last;
+    c->dirty_next = NULL;
+    if (last != NULL) {
+        last->dirty_next = c;
+    } else {
+        s->dirty = c;
+    }
 }
 
 static void on_sweep(void *arg)

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "base/attr.h"
+#include "base/buf.h"
 #include "base/err.h"
 #include "io/loop.h"
 
@@ -224,14 +225,27 @@ struct ltn_http_field {
     const char *value;
 };
 
+/* A body that is made in pieces while it is sent, so that it is never whole in memory. Both are
+ * called on the loop thread (done by whoever ends the reply, when the server has gone before). */
+struct ltn_http_source {
+    /* Appends the next piece to out, which is empty: some tens of KiB, made in about a millisecond,
+     * for nothing else happens on the loop meanwhile. 1: there is more; 0: that was all; negative:
+     * it cannot go on, and the reply is cut off so that the client knows. */
+    int (*next)(void *arg, struct ltn_buf *out);
+    /* Called once, whatever became of the reply. */
+    void (*done)(void *arg);
+    void *arg;
+};
+
 struct ltn_http_response {
     int status;
     const char *content_type; /* NULL: none */
     void *body;               /* may be NULL */
     size_t body_len;
-    bool take_body;                      /* true: body comes from malloc and is freed after use;
-                                            false: it is copied */
-    const struct ltn_http_field *fields; /* further headers, copied */
+    const struct ltn_http_source *source; /* instead of a body; copied; NULL: none */
+    bool take_body;                       /* true: body comes from malloc and is freed after use;
+                                             false: it is copied */
+    const struct ltn_http_field *fields;  /* further headers, copied */
     size_t field_count;
     uint32_t retry_after_s; /* 0: none, except that 429 and 503 get the server's hint */
 };

@@ -12,6 +12,7 @@
 
 #include "http/head.h"
 #include "http/server.h"
+#include "http/source.h"
 
 /* Where a session reports. All calls come from within a feed, pull or free of the session. */
 struct ltn_session_sink {
@@ -37,9 +38,10 @@ struct ltn_session_reply {
     size_t body_len;
     const struct ltn_http_field *trailers; /* HTTP/2 only; copied */
     size_t trailer_count;
-    bool head_only; /* content-length of the body, but not the body */
-    bool no_length; /* gRPC: no content-length */
-    bool close;     /* HTTP/1: close afterwards */
+    struct ltn_source *source; /* instead of body; taken; NULL: none */
+    bool head_only;            /* content-length of the body, but not the body */
+    bool no_length;            /* gRPC: no content-length */
+    bool close;                /* HTTP/1: close afterwards */
 };
 
 #endif /* LTN_HTTP_SESSION_H */

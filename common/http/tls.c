@@ -115,6 +115,8 @@ static SSL_CTX *new_context(const SSL_METHOD *method)
                                        SSL_OP_IGNORE_UNEXPECTED_EOF);
     (void)SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE |
                                     SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
+    /* Records without data, such as new keys, end a read: a flood of them must not hold a loop. */
+    (void)SSL_CTX_clear_mode(ctx, SSL_MODE_AUTO_RETRY);
     (void)SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_verify_depth(ctx, VERIFY_DEPTH);
     if (SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) != 1 ||
@@ -242,7 +244,9 @@ void ltn_tls_identity(SSL *ssl, char out[LTN_TLS_IDENTITY_BYTES])
     (void)X509_NAME_get_text_by_NID(X509_get_subject_name(cert), NID_commonName, common,
                                     sizeof(common));
     for (char *p = common; *p != '\0'; p++) {
-        *p = *p > 0x20 && *p < 0x7f ? *p : '?';
+        if (*p <= 0x20 || *p >= 0x7f) {
+            *p = '?';
+        }
     }
     (void)snprintf(out, LTN_TLS_IDENTITY_BYTES, "CN:%s", common);
 }

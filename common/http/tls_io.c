@@ -149,7 +149,15 @@ ssize_t ltn_tls_read(SSL *ssl, uint8_t *dst, size_t n)
         int got = SSL_read(ssl, dst + done, (int)(room < INT_MAX ? room : INT_MAX));
         if (got <= 0) {
             ssize_t rc = failure(ssl, got);
-            return done > 0 ? (ssize_t)done : rc; /* what else it is comes with the next call */
+            if (done == 0) {
+                return rc;
+            }
+            if (rc != -EAGAIN) {
+                /* The session has ended behind these bytes: that is said by the next call, which
+                 * a socket that counts as ended brings about. */
+                (void)shutdown(fd_of(SSL_get_rbio(ssl)), SHUT_RD);
+            }
+            break;
         }
         done += (size_t)got;
     }

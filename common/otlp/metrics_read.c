@@ -28,6 +28,8 @@ static bool point_accept(struct ltn_otlp_reader *r, struct ltn_otlp_point *p, in
         return false;
     }
     p->attrs = ltn_otlp_attrs_view(&r->point);
+    p->exemplars = r->exemplars;
+    p->exemplar_n = r->exemplar_n;
     r->counts->records++;
     return true;
 }
@@ -39,7 +41,7 @@ static int read_number(struct metric_read *m, struct ltn_pb_cur *c, struct ltn_o
     struct ltn_otlp_number n = {.type = LTN_OTLP_NONE};
     struct ltn_pb_field f;
     int rc;
-    ltn_otlp_attrs_reset(&r->point);
+    ltn_otlp_point_reset(r);
     while ((rc = ltn_pb_next(c, &f)) > 0) {
         switch (f.number << 3 | f.type) {
         case 2 << 3 | LTN_PB_I64:
@@ -47,6 +49,12 @@ static int read_number(struct metric_read *m, struct ltn_pb_cur *c, struct ltn_o
             break;
         case 3 << 3 | LTN_PB_I64:
             n.point.time_ns = f.value;
+            break;
+        case 5 << 3 | LTN_PB_LEN:
+            rc = ltn_otlp_exemplar_read(r, c, &f);
+            if (rc < 0) {
+                return rc;
+            }
             break;
         case 4 << 3 | LTN_PB_I64:
             n.type = LTN_OTLP_DOUBLE;
@@ -145,7 +153,7 @@ static int read_histogram(struct metric_read *m, struct ltn_pb_cur *c)
     struct ltn_pb_field f;
     int reject = -1;
     int rc;
-    ltn_otlp_attrs_reset(&r->point);
+    ltn_otlp_point_reset(r);
     while ((rc = ltn_pb_next(c, &f)) > 0) {
         if (f.number == 6 && is_number_list(&f, LTN_PB_I64)) {
             rc = read_repeated(&f, LTN_PB_I64, r->positive, r->limits.max_buckets, &h.bucket_n,
@@ -155,6 +163,8 @@ static int read_histogram(struct metric_read *m, struct ltn_pb_cur *c)
                                &reject);
         } else if (f.number == 9 && f.type == LTN_PB_LEN) {
             rc = ltn_otlp_attr_read(c, &f, &r->point);
+        } else if (f.number == 8 && f.type == LTN_PB_LEN) {
+            rc = ltn_otlp_exemplar_read(r, c, &f);
         } else {
             histogram_scalar(&h, &f);
         }
@@ -258,7 +268,7 @@ static int read_exp_histogram(struct metric_read *m, struct ltn_pb_cur *c)
     struct ltn_pb_cur sub;
     int reject = -1;
     int rc;
-    ltn_otlp_attrs_reset(&r->point);
+    ltn_otlp_point_reset(r);
     while ((rc = ltn_pb_next(c, &f)) > 0) {
         if (f.type != LTN_PB_LEN) {
             exp_scalar(&h, &f);
@@ -270,6 +280,8 @@ static int read_exp_histogram(struct metric_read *m, struct ltn_pb_cur *c)
         } else if (f.number == 9) {
             rc = ltn_pb_enter(c, &f, &sub);
             rc = rc < 0 ? rc : read_buckets(r, sub, r->negative, &h.negative, &reject);
+        } else if (f.number == 11) {
+            rc = ltn_otlp_exemplar_read(r, c, &f);
         }
         if (rc < 0) {
             return rc;
@@ -279,6 +291,18 @@ static int read_exp_histogram(struct metric_read *m, struct ltn_pb_cur *c)
         return rc;
     }
     return m->sink->on_exp_histogram(m->sink->ctx, &r->group, &m->metric, &h);
+}
+
+static int read_summary(struct metric_read *m, struct ltn_pb_cur *c)
+{
+    struct ltn_otlp_reader *r = m->r;
+    struct ltn_otlp_summary s;
+    int reject = -1;
+    int rc = ltn_otlp_summary_read(r, c, &s, &reject);
+    if (rc < 0 || !point_accept(r, &s.point, reject)) {
+        return rc;
+    }
+    return m->sink->on_summary(m->sink->ctx, &r->group, &m->metric, &s);
 }
 
 /* All points of one piece of data, by the kind of the metric. */
@@ -300,6 +324,8 @@ static int read_points(struct metric_read *m, struct ltn_pb_cur c)
             rc = read_histogram(m, &sub);
         } else if (m->metric.kind == LTN_OTLP_EXP_HISTOGRAM) {
             rc = read_exp_histogram(m, &sub);
+        } else if (m->metric.kind == LTN_OTLP_SUMMARY) {
+            rc = read_summary(m, &sub);
         } else {
             rc = read_number(m, &sub, (struct ltn_otlp_str){NULL, 0});
         }
@@ -468,7 +494,7 @@ static bool kind_wanted(const struct ltn_otlp_metrics_sink *sink, enum ltn_otlp_
     case LTN_OTLP_EXP_HISTOGRAM:
         return sink->on_exp_histogram != NULL;
     case LTN_OTLP_SUMMARY:
-        break;
+        return sink->on_summary != NULL;
     }
     return false;
 }

@@ -2,7 +2,7 @@
 /*
  * Decodes an ExportMetricsServiceRequest, calling back once per data point. Fields may come in any
  * order; the last of a scalar wins, repeated messages merge, the last member of a oneof wins,
- * unknown fields (and exemplars) are skipped. Nothing is allocated; time is linear in the input.
+ * unknown fields are skipped. Nothing is allocated; time is linear in the input.
  *
  * An error may be found after callbacks were made: stage what they deliver, and drop it when the
  * call fails.
@@ -27,6 +27,8 @@ struct ltn_otlp_metrics_sink {
     int (*on_exp_histogram)(void *ctx, const struct ltn_otlp_group *g,
                             const struct ltn_otlp_metric *m,
                             const struct ltn_otlp_exp_histogram *p);
+    int (*on_summary)(void *ctx, const struct ltn_otlp_group *g, const struct ltn_otlp_metric *m,
+                      const struct ltn_otlp_summary *p);
 };
 
 /* A look ahead for numbers whose attributes are known already. Called with the next n points of a

@@ -125,7 +125,7 @@ enum ltn_otlp_kind {
     LTN_OTLP_SUM,
     LTN_OTLP_HISTOGRAM,
     LTN_OTLP_EXP_HISTOGRAM,
-    LTN_OTLP_SUMMARY, /* read only to be counted; never reaches a callback */
+    LTN_OTLP_SUMMARY,
 };
 
 /* Numbers as on the wire. */
@@ -161,9 +161,23 @@ struct ltn_otlp_metric {
     uint32_t metric_index;                 /* read: counts from 0 within a request */
 };
 
+/* Exemplars of a point beyond these are skipped. */
+#define LTN_OTLP_EXEMPLARS_MAX 16
+
+/* A measurement that stands for others, with where it came from. */
+struct ltn_otlp_exemplar {
+    uint64_t time_ns;
+    double value;
+    struct ltn_otlp_str trace_id; /* 16 bytes or empty */
+    struct ltn_otlp_str span_id;  /* 8 bytes or empty */
+    struct ltn_otlp_attrs attrs;  /* those that the series does not have */
+};
+
 /* What every data point has. Times are ns since 1970. */
 struct ltn_otlp_point {
     struct ltn_otlp_attrs attrs;
+    const struct ltn_otlp_exemplar *exemplars; /* of numbers and histograms; may be NULL when 0 */
+    size_t exemplar_n;
     /* The attributes as they came, tags and lengths included: the same bytes mean the same
      * attributes. p NULL: not to be had in one piece. Only of numbers. */
     struct ltn_otlp_str raw;
@@ -221,6 +235,20 @@ struct ltn_otlp_exp_histogram {
     double zero_threshold;
     struct ltn_otlp_buckets positive;
     struct ltn_otlp_buckets negative;
+};
+
+struct ltn_otlp_quantile {
+    double quantile; /* 0 to 1; a reader checks */
+    double value;
+};
+
+/* Quantiles that somebody computed; deprecated, but some clients know nothing else. */
+struct ltn_otlp_summary {
+    struct ltn_otlp_point point;
+    uint64_t count;
+    double sum;
+    const struct ltn_otlp_quantile *quantiles; /* in any order */
+    size_t n;
 };
 
 /* Severity numbers in use here (the lowest of each range). */

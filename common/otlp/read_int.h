@@ -18,6 +18,10 @@
 #define LTN_OTLP_ATTRS_CEILING   1024
 #define LTN_OTLP_BUCKETS_CEILING 1048576
 
+/* Quantiles of one summary point, and attributes of all exemplars of one point together. */
+#define LTN_OTLP_QUANTILES_MAX      256
+#define LTN_OTLP_EXEMPLAR_ATTRS_MAX 64
+
 /* Attributes being collected. */
 struct ltn_otlp_attr_set {
     struct ltn_otlp_attr *items; /* scratch of max items */
@@ -33,13 +37,17 @@ struct ltn_otlp_reader {
     struct ltn_otlp_attr_set resource;
     struct ltn_otlp_attr_set scope;
     struct ltn_otlp_attr_set point;
-    uint64_t *positive; /* max_buckets items each */
+    size_t exemplar_n, exemplar_attr_n; /* of the point being read */
+    uint64_t *positive;                 /* max_buckets items each */
     uint64_t *negative;
     double *bounds;
     uint32_t resource_n; /* seen so far in this request */
     uint32_t scope_n;
     uint32_t metric_n;
     uint32_t record_n;
+    struct ltn_otlp_exemplar exemplars[LTN_OTLP_EXEMPLARS_MAX];
+    struct ltn_otlp_attr exemplar_attrs[LTN_OTLP_EXEMPLAR_ATTRS_MAX];
+    struct ltn_otlp_quantile quantiles[LTN_OTLP_QUANTILES_MAX];
     int (*on_numbers_raw)(void *ctx, const struct ltn_otlp_group *g,
                           const struct ltn_otlp_metric *m, const struct ltn_otlp_number *p,
                           size_t n);
@@ -71,6 +79,23 @@ static inline struct ltn_otlp_attrs ltn_otlp_attrs_view(const struct ltn_otlp_at
 {
     return (struct ltn_otlp_attrs){set->items, set->n};
 }
+
+/* Begins a point: nothing of the one before is left. */
+static inline void ltn_otlp_point_reset(struct ltn_otlp_reader *r)
+{
+    ltn_otlp_attrs_reset(&r->point);
+    r->exemplar_n = 0;
+    r->exemplar_attr_n = 0;
+}
+
+/* Decodes the Exemplar in field f of c into the scratch; what does not fit is skipped. */
+int ltn_otlp_exemplar_read(struct ltn_otlp_reader *r, const struct ltn_pb_cur *c,
+                           const struct ltn_pb_field *f) ltn_must_check;
+
+/* Decodes a SummaryDataPoint under c; its quantiles stand in the scratch, its attributes in
+ * r->point. *ret_reject says why it is to be rejected, -1 for not at all. */
+int ltn_otlp_summary_read(struct ltn_otlp_reader *r, struct ltn_pb_cur *c,
+                          struct ltn_otlp_summary *ret, int *ret_reject) ltn_must_check;
 
 /* Fields of the NumberDataPoint under c into *n (zeros), its attributes only as raw bytes. */
 int ltn_otlp_number_scan(struct ltn_pb_cur c, struct ltn_otlp_number *n) ltn_must_check;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "prom/name.h"
 
+#include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/attr.h"
 #include "base/text.h"
@@ -24,8 +24,8 @@ static const struct {
 static const struct {
     const char *unit, *word;
 } per_words[] = {
-    {"s", "second"}, {"min", "minute"}, {"h", "hour"}, {"d", "day"},
-    {"w", "week"},   {"mo", "month"},   {"y", "year"},
+    {"s", "second"}, {"m", "minute"}, {"min", "minute"}, {"h", "hour"},
+    {"d", "day"},    {"w", "week"},   {"mo", "month"},   {"y", "year"},
 };
 
 static bool is_word(char c)
@@ -129,12 +129,14 @@ bool ltn_prom_metric_name(struct ltn_prom_text name, struct ltn_prom_text unit,
     char suffix[LTN_PROM_NAME_BYTES];
     size_t len = 0;
     ret[0] = '\0';
-    if (name.n > 0 && name.p[0] >= '0' && name.p[0] <= '9')
-        ret[len++] = '_';
-    size_t start = len;
-    if (!put_tokens(ret, LTN_PROM_NAME_BYTES, &len, name, true) || len == start ||
-        !unit_suffix(unit, suffix))
+    if (!put_tokens(ret, LTN_PROM_NAME_BYTES, &len, name, true) || len == 0 ||
+        len + 2 > LTN_PROM_NAME_BYTES || !unit_suffix(unit, suffix))
         return false;
+    if (ret[0] >= '0' && ret[0] <= '9') {
+        memmove(ret + 1, ret, len + 1);
+        ret[0] = '_';
+        len++;
+    }
     if (type == LTN_PROM_COUNTER && has_tail(ret, len, "total") && len > 6) {
         len -= 6;
         ret[len] = '\0';
@@ -175,4 +177,24 @@ bool ltn_prom_label_name(struct ltn_prom_text key, char ret[LTN_PROM_NAME_BYTES]
     memcpy(ret, prefix, k);
     memcpy(ret + k, plain, len + 1);
     return true;
+}
+
+size_t ltn_prom_claims(const char *family, enum ltn_prom_type type,
+                       char ret[LTN_PROM_CLAIMS][LTN_PROM_CLAIM_BYTES])
+{
+    static const char *const suffixes[][LTN_PROM_CLAIMS] = {
+        [LTN_PROM_COUNTER] = {"", "_total", "_created"},
+        [LTN_PROM_GAUGE] = {""},
+        [LTN_PROM_HISTOGRAM] = {"", "_bucket", "_sum", "_count", "_created"},
+        [LTN_PROM_UNKNOWN] = {""},
+        [LTN_PROM_SUMMARY] = {"", "_sum", "_count", "_created"},
+        [LTN_PROM_INFO] = {"", "_info"},
+    };
+    const char *own = type == LTN_PROM_COUNTER ? "_total" : type == LTN_PROM_INFO ? "_info" : "";
+    size_t len = strlen(family), k = strlen(own), n = 0;
+    if (len > k && strcmp(family + len - k, own) == 0)
+        len -= k;
+    for (; n < LTN_PROM_CLAIMS && suffixes[type][n] != NULL; n++)
+        (void)snprintf(ret[n], LTN_PROM_CLAIM_BYTES, "%.*s%s", (int)len, family, suffixes[type][n]);
+    return n;
 }

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/text.h"
+#include "prom/name.h"
 #include "prom/series_int.h"
 
 #define OVERFLOW_LABELS "otel_metric_overflow=\"true\""
@@ -46,6 +47,7 @@ struct ltn_series *ltn_series_new(const struct ltn_series_opts *opts)
         s->seed = ltn_now_mono_ns() ^ (uint64_t)(uintptr_t)s;
     (void)pthread_mutex_init(&s->lock, NULL);
     ltn_map_init(&s->families, s->opts.max_families);
+    ltn_map_init(&s->claims, s->opts.max_families * LTN_PROM_CLAIMS);
     ltn_map_init(&s->scopes, s->opts.max_series);
     ltn_map_init(&s->groups, LTN_GROUPS_MAX);
     ltn_map_init(&s->load_groups, LTN_GROUPS_MAX);
@@ -65,7 +67,7 @@ static void free_family(void *p)
 static void free_state(const struct ltn_series *s, struct slot *o)
 {
     if (ltn_slot_group(s, o)->family->state && o->state != NULL && s->state_ops != NULL)
-        s->state_ops->free(o->state);
+        s->state_ops->free(s->state_arg, o->state);
     o->state = NULL;
 }
 
@@ -84,6 +86,7 @@ void ltn_series_free(struct ltn_series *s)
         free(s->chunks[i]);
     ltn_map_done(&s->groups, free);
     ltn_map_done(&s->scopes, free);
+    ltn_map_done(&s->claims, NULL);
     ltn_map_done(&s->families, free_family);
     ltn_map_done(&s->load_groups, NULL);
     free(s->chunks);
@@ -94,6 +97,8 @@ void ltn_series_free(struct ltn_series *s)
     free(s->dirty);
     free(s->saving);
     free(s->trusted);
+    if (s->state_ops != NULL && s->state_ops->done != NULL)
+        s->state_ops->done(s->state_arg);
     (void)pthread_mutex_destroy(&s->lock);
     free(s);
 }
@@ -108,9 +113,21 @@ void ltn_series_unlock(struct ltn_series *s)
     (void)pthread_mutex_unlock(&s->lock);
 }
 
-void ltn_series_set_state_ops(struct ltn_series *s, const struct ltn_series_state_ops *ops)
+void ltn_series_set_state_ops(struct ltn_series *s, const struct ltn_series_state_ops *ops,
+                              void *arg)
 {
     s->state_ops = ops;
+    s->state_arg = arg;
+}
+
+void *ltn_series_state_arg(const struct ltn_series *s)
+{
+    return s->state_arg;
+}
+
+bool ltn_series_is_overflow(const struct ltn_series *s, ltn_series_ref ref)
+{
+    return (ltn_slot(s, ref)->flags & SLOT_OVERFLOW) != 0;
 }
 
 /* ---- families ---- */
@@ -134,12 +151,37 @@ static int list_family(struct ltn_series *s, struct family *f)
     return 0;
 }
 
-static struct family *add_family(struct ltn_series *s, const struct ltn_series_desc *d)
+static void drop_claims(struct ltn_series *s, const struct family *f)
+{
+    char names[LTN_PROM_CLAIMS][LTN_PROM_CLAIM_BYTES];
+    size_t n = ltn_prom_claims(f->name, f->type, names);
+    for (size_t i = 0; i < n; i++)
+        if (ltn_map_get_str(&s->claims, names[i]) == f)
+            (void)ltn_map_del(&s->claims, names[i], strlen(names[i]));
+}
+
+/* Keeps the names of a family's samples for it. 0; -EINVAL: one of them is another's. */
+static int take_claims(struct ltn_series *s, struct family *f)
+{
+    char names[LTN_PROM_CLAIMS][LTN_PROM_CLAIM_BYTES];
+    size_t n = ltn_prom_claims(f->name, f->type, names);
+    int rc = 0;
+    for (size_t i = 0; i < n; i++)
+        if (ltn_map_get_str(&s->claims, names[i]) != NULL)
+            return -EINVAL;
+    for (size_t i = 0; rc == 0 && i < n; i++)
+        rc = ltn_map_put_str(&s->claims, names[i], f);
+    if (rc != 0)
+        drop_claims(s, f);
+    return rc;
+}
+
+static int add_family(struct ltn_series *s, const struct ltn_series_desc *d, struct family **ret)
 {
     char help[HELP_BYTES] = "";
     struct family *f = calloc(1, sizeof(*f));
     if (f == NULL)
-        return NULL;
+        return -ENOMEM;
     if (d->help != NULL)
         ltn_text_clean(help, sizeof(help), d->help, strlen(d->help));
     f->type = d->type;
@@ -147,48 +189,68 @@ static struct family *add_family(struct ltn_series *s, const struct ltn_series_d
     f->name = strdup(d->family);
     f->unit = strdup(d->unit != NULL ? d->unit : "");
     f->help = strdup(help);
-    if (f->name == NULL || f->unit == NULL || f->help == NULL || list_family(s, f) != 0) {
+    int rc = f->name == NULL || f->unit == NULL || f->help == NULL ? -ENOMEM : take_claims(s, f);
+    if (rc != 0) {
         free_family(f);
-        return NULL;
+        return rc;
     }
-    if (ltn_map_put_str(&s->families, d->family, f) != 0) {
-        s->family_list[f->index] = NULL;
+    rc = list_family(s, f);
+    if (rc == 0) {
+        rc = ltn_map_put_str(&s->families, d->family, f);
+        if (rc != 0)
+            s->family_list[f->index] = NULL;
+    }
+    if (rc != 0) {
+        drop_claims(s, f);
         free_family(f);
-        return NULL;
+        return rc;
     }
     s->stats.families++;
-    return f;
+    *ret = f;
+    return 0;
+}
+
+static void note_conflict(struct ltn_series *s, const char *family)
+{
+    s->stats.type_conflicts++;
+    (void)ltn_copy_str(s->conflict, sizeof(s->conflict), family);
+}
+
+void ltn_series_last_conflict(struct ltn_series *s, char *ret, size_t size)
+{
+    ltn_series_lock(s);
+    (void)ltn_copy_str(ret, size, s->conflict);
+    ltn_series_unlock(s);
 }
 
 int ltn_series_get_family(struct ltn_series *s, const struct ltn_series_desc *d,
                           struct family **ret)
 {
     struct family *f = ltn_map_get_str(&s->families, d->family);
-    if (f == NULL)
-        f = add_family(s, d);
-    if (f == NULL) {
+    int rc = f == NULL ? add_family(s, d, &f) : 0;
+    if (rc != 0 && rc != -EINVAL) {
         s->stats.refused++;
         return LTN_ERR_COUNT;
     }
+    if (rc == -EINVAL) {
+        note_conflict(s, d->family);
+        return rc;
+    }
     if (f->reserved || f->type != d->type || f->state != d->state) {
-        s->stats.type_conflicts++;
+        note_conflict(s, d->family);
         return -EINVAL;
     }
     *ret = f;
     return 0;
 }
 
-int ltn_series_reserve(struct ltn_series *s, const char *name)
+int ltn_series_reserve(struct ltn_series *s, const char *name, enum ltn_prom_type type)
 {
-    const struct ltn_series_desc d = {.family = name, .type = LTN_PROM_UNKNOWN};
-    int rc = 0;
+    const struct ltn_series_desc d = {.family = name, .type = type};
     ltn_series_lock(s);
     struct family *f = ltn_map_get_str(&s->families, name);
-    if (f == NULL)
-        f = add_family(s, &d);
-    if (f == NULL)
-        rc = s->families.len >= s->opts.max_families ? LTN_ERR_COUNT : -ENOMEM;
-    else
+    int rc = f == NULL ? add_family(s, &d, &f) : 0;
+    if (rc == 0)
         f->reserved = true;
     ltn_series_unlock(s);
     return rc;
@@ -562,6 +624,8 @@ int ltn_series_set(struct ltn_series *s, const struct ltn_series_point *p, uint6
 void **ltn_series_state(struct ltn_series *s, ltn_series_ref ref)
 {
     struct slot *o = ltn_slot(s, ref);
+    if ((o->flags & SLOT_USED) == 0)
+        return NULL;
     return ltn_slot_group(s, o)->family->state ? &o->state : NULL;
 }
 
@@ -635,6 +699,7 @@ static void drop_empty(struct ltn_series *s)
         if (f == NULL || f->reserved || f->groups != NULL)
             continue;
         s->family_list[i] = NULL;
+        drop_claims(s, f);
         (void)ltn_map_del(&s->families, f->name, strlen(f->name));
         free_family(f);
         s->stats.families--;

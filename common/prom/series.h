@@ -43,7 +43,8 @@ struct ltn_series_stats {
     uint64_t points;         /* taken */
     uint64_t overflowed;     /* gone into an overflow series */
     uint64_t refused;        /* for want of room for a family, or memory */
-    uint64_t type_conflicts; /* refused: the family has another type, or a reserved name */
+    uint64_t type_conflicts; /* refused: the family has another type, or its name or one of its
+                                samples' belongs to another family */
     uint64_t late;           /* as old as the last one or older: changed nothing */
     uint64_t delta_gaps;     /* delta sums begun anew behind a gap */
     uint64_t delta_overlaps; /* delta points that begin before the last one ended */
@@ -61,8 +62,10 @@ void ltn_series_free(struct ltn_series *s);
 void ltn_series_lock(struct ltn_series *s);
 void ltn_series_unlock(struct ltn_series *s);
 
-/* Keeps a family name for the program's own use. 0 or -ENOMEM, LTN_ERR_COUNT. */
-int ltn_series_reserve(struct ltn_series *s, const char *name) ltn_must_check;
+/* Keeps a family (full name), and all names that its samples have, for the program's own use. 0 or
+ * -ENOMEM, LTN_ERR_COUNT. */
+int ltn_series_reserve(struct ltn_series *s, const char *name,
+                       enum ltn_prom_type type) ltn_must_check;
 
 /* ---- keys ---- */
 
@@ -147,19 +150,26 @@ void ltn_series_expire(struct ltn_series *s, uint64_t now_ns);
 /* One table of functions for all of them. A state is one allocation of its owner's. All are called
  * locked and must be short. */
 struct ltn_series_state_ops {
-    void (*free)(void *state);
+    void (*free)(void *arg, void *state);
     /* Appends the state; ltn_buf errors stick. */
-    void (*save)(const void *state, struct ltn_buf *out);
+    void (*save)(void *arg, const void *state, struct ltn_buf *out);
     /* From what save wrote, checked by a checksum but to be read with care; NULL: cannot. */
-    void *(*load)(const uint8_t *p, size_t n);
+    void *(*load)(void *arg, const uint8_t *p, size_t n);
     /* Writes the samples of one series; labels in exposition form, may be "". */
-    void (*write)(const void *state, struct ltn_prom *out, const char *labels);
+    void (*write)(void *arg, const void *state, struct ltn_prom *out, const char *labels);
+    /* When the table and all states are gone; may be NULL. */
+    void (*done)(void *arg);
 };
 /* Before the first series and before loading; ops live as long as the table. */
-void ltn_series_set_state_ops(struct ltn_series *s, const struct ltn_series_state_ops *ops);
+void ltn_series_set_state_ops(struct ltn_series *s, const struct ltn_series_state_ops *ops,
+                              void *arg);
+void *ltn_series_state_arg(const struct ltn_series *s);
+
+/* True for the series that the points beyond a ceiling go to. Locked. */
+bool ltn_series_is_overflow(const struct ltn_series *s, ltn_series_ref ref);
 
 /* Where the state of a series stands: *at is NULL at first and is the owner's to set. NULL when the
- * series has a value. Locked. */
+ * series has a value, or has expired since. Locked. */
 void **ltn_series_state(struct ltn_series *s, ltn_series_ref ref);
 
 /* Last time of the series, ns; 0 when it was never set. Locked. */
@@ -193,6 +203,9 @@ void ltn_series_walk_end(struct ltn_series_cursor *c);
 void ltn_series_write(struct ltn_series *s, struct ltn_prom *out);
 
 void ltn_series_stats(struct ltn_series *s, struct ltn_series_stats *ret);
+
+/* Family that was refused last for a conflict of types; "" for none. */
+void ltn_series_last_conflict(struct ltn_series *s, char *ret, size_t size);
 
 /* ---- saving: one thread at a time ---- */
 

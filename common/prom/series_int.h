@@ -77,10 +77,13 @@ struct ltn_series {
     pthread_mutex_t lock;
     struct ltn_series_opts opts;
     struct ltn_series_stats stats;
+    char conflict[256]; /* family of the newest conflict of types */
     const struct ltn_series_state_ops *state_ops;
+    void *state_arg;
     uint64_t seed;
     /* names */
     struct ltn_map families; /* by name */
+    struct ltn_map claims;   /* names that families keep for themselves -> family */
     struct ltn_map scopes;   /* by text */
     struct ltn_map groups;   /* by family and scope */
     struct family **family_list;

@@ -112,7 +112,7 @@ static void save_state(const struct ltn_series *s, const struct slot *o, struct 
     uint8_t n[10];
     ltn_buf_init(&state, TEXT_MAX);
     if (o->state != NULL && s->state_ops != NULL)
-        s->state_ops->save(o->state, &state);
+        s->state_ops->save(s->state_arg, o->state, &state);
     size_t len = ltn_buf_error(&state) == 0 ? state.len : 0;
     (void)ltn_buf_append(out, n, (size_t)(put_varint(n, len) - n));
     if (len > 0)
@@ -429,7 +429,8 @@ static int load_group(struct ltn_series *s, struct reader *r)
     int rc = 0;
     for (size_t i = 0; i < 4; i++)
         text[i] = get_text(r);
-    if (!r->bad && id <= UINT32_MAX) {
+    bool stateful = type == LTN_PROM_HISTOGRAM || type == LTN_PROM_SUMMARY;
+    if (!r->bad && id <= UINT32_MAX && type <= LTN_PROM_INFO && (state != 0) == stateful) {
         const struct ltn_series_desc d = {.family = text[0],
                                           .type = (enum ltn_prom_type)type,
                                           .unit = text[1],
@@ -455,7 +456,7 @@ static void clear_slot(struct ltn_series *s, struct slot *o)
     if ((o->flags & SLOT_USED) == 0)
         return;
     if (ltn_slot_group(s, o)->family->state && o->state != NULL && s->state_ops != NULL)
-        s->state_ops->free(o->state);
+        s->state_ops->free(s->state_arg, o->state);
     free(o->labels);
     *o = (struct slot){.flags = 0};
 }
@@ -508,8 +509,9 @@ static void load_value(const struct ltn_series *s, struct slot *o, struct reader
         o->value = v.value;
     } else {
         if (o->state != NULL)
-            s->state_ops->free(o->state);
-        o->state = n > 0 && s->state_ops != NULL ? s->state_ops->load(state, n) : NULL;
+            s->state_ops->free(s->state_arg, o->state);
+        o->state =
+            n > 0 && s->state_ops != NULL ? s->state_ops->load(s->state_arg, state, n) : NULL;
         if (o->state == NULL)
             flags &= ~(unsigned)SLOT_HAS;
     }

@@ -41,7 +41,18 @@ static void write_one(const struct ltn_series *s, const struct slot *o, struct l
     if (!g->family->state)
         ltn_prom_sample_text(out, labels, o->value);
     else if (o->state != NULL && s->state_ops != NULL)
-        s->state_ops->write(o->state, out, labels);
+        s->state_ops->write(s->state_arg, o->state, out, labels);
+}
+
+/* Of the infos of one target the newest, as there may be but one; 0 when none has a value. */
+static ltn_series_ref newest(const struct ltn_series *s, ltn_series_ref head)
+{
+    ltn_series_ref best = 0;
+    for (ltn_series_ref r = head; r != 0; r = ltn_slot(s, r)->next)
+        if ((ltn_slot(s, r)->flags & SLOT_HAS) != 0 &&
+            (best == 0 || ltn_slot(s, r)->seen_s > ltn_slot(s, best)->seen_s))
+            best = r;
+    return best;
 }
 
 /* The group behind the present one, over the families; false at the end. */
@@ -64,7 +75,7 @@ static bool next_group(struct ltn_series_cursor *c)
         g = s->family_list[c->family]->groups;
     }
     c->group = g;
-    c->slot = g->head;
+    c->slot = g->family->type == LTN_PROM_INFO ? newest(s, g->head) : g->head;
     return true;
 }
 
@@ -82,7 +93,7 @@ bool ltn_series_walk_next(struct ltn_series_cursor *c, struct ltn_prom *out, siz
         }
         const struct slot *o = ltn_slot(s, c->slot);
         const struct family *f = ltn_slot_group(s, o)->family;
-        c->slot = o->next;
+        c->slot = f->type == LTN_PROM_INFO ? 0 : o->next;
         if ((o->flags & SLOT_HAS) == 0)
             continue;
         if (!c->heading)

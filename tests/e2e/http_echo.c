@@ -4,6 +4,7 @@
  * answers wrongly on purpose. Prints "port N" when it listens and its counters on SIGUSR1 and at
  * the end. Limits are set with key=value arguments.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -74,6 +75,51 @@ static void on_big(void *arg, struct ltn_http_request *req)
 {
     struct app *app = arg;
     ltn_http_reply_bytes(req, 200, "application/octet-stream", app->big, BIG_BYTES);
+}
+
+/* A body in pieces: /pieces?n=COUNT[&fail=AT], each of 10,000 bytes of a digit. */
+struct pieces {
+    uint64_t n, fail, at;
+};
+
+static int next_piece(void *arg, struct ltn_buf *out)
+{
+    struct pieces *p = arg;
+    if (p->at == p->fail) {
+        return LTN_ERR_INTERNAL;
+    }
+    if (p->at == p->n) {
+        return 0;
+    }
+    void *dst = ltn_buf_reserve(out, 10000);
+    if (dst == NULL) {
+        return ltn_buf_error(out);
+    }
+    memset(dst, '0' + (int)(p->at++ % 10), 10000);
+    ltn_buf_commit(out, 10000);
+    return 1;
+}
+
+static void on_pieces(void *arg, struct ltn_http_request *req)
+{
+    struct pieces *p = calloc(1, sizeof(*p));
+    char text[32];
+    (void)arg;
+    if (p == NULL) {
+        ltn_http_reply_error(req, -ENOMEM, NULL, 0);
+        return;
+    }
+    p->fail = UINT64_MAX;
+    if (ltn_http_query_get(req, "n", text, sizeof(text))) {
+        (void)ltn_parse_u64(text, &p->n);
+    }
+    if (ltn_http_query_get(req, "fail", text, sizeof(text))) {
+        (void)ltn_parse_u64(text, &p->fail);
+    }
+    const struct ltn_http_source source = {next_piece, free, p};
+    const struct ltn_http_response resp = {
+        .status = 200, .content_type = "text/plain", .source = &source};
+    ltn_http_reply(req, &resp);
 }
 
 static void on_busy(void *arg, struct ltn_http_request *req)
@@ -207,6 +253,7 @@ static int add_routes(struct app *app)
          .handle = on_echo},
         {.methods = LTN_HTTP_POST, .path = "/size", .handle = on_size},
         {.methods = LTN_HTTP_GET, .path = "/big", .flags = LTN_ROUTE_GZIP, .handle = on_big},
+        {.methods = LTN_HTTP_GET, .path = "/pieces", .flags = LTN_ROUTE_GZIP, .handle = on_pieces},
         {.methods = LTN_HTTP_GET | LTN_HTTP_POST, .path = "/late", .handle = on_late},
         {.methods = LTN_HTTP_POST,
          .path = "/v1/fail",

@@ -172,12 +172,20 @@ class H2:
         return True
 
     def wait_response(self, sid, timeout=10):
-        """(headers, body, trailers or reset code) of a stream."""
+        """(headers, body, trailers or reset code) of a stream. What came of others is kept: replies may be interleaved."""
+        others = []
+        try:
+            return self._wait_response(sid, timeout, others)
+        finally:
+            self.events[:0] = others
+
+    def _wait_response(self, sid, timeout, others):
         head, body, trailers = {}, b"", {}
         while True:
             while self.events:
                 e = self.events.pop(0)
                 if getattr(e, "stream_id", None) != sid:
+                    others.append(e)
                     continue
                 if isinstance(e, h2.events.ResponseReceived):
                     head = dict(e.headers)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients of MCP: raw JSON-RPC over HTTP and stdio, and the official one (Node, installed with a lock)."""
 
+import fcntl
 import functools
 import http.client
 import json
@@ -65,6 +66,12 @@ def rows(table):
 @functools.lru_cache(maxsize=None)
 def _client_folder():
     """The build folder with the official client in it; a text instead when it cannot be had."""
+    with open(os.path.join(harness.BUILD_DIR, "mcp_client.lock"), "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # files that run beside each other share it
+        return _install_client()
+
+
+def _install_client():
     if shutil.which("node") is None or shutil.which("npm") is None:
         return None, "needs node and npm"
     folder = os.path.join(harness.BUILD_DIR, "mcp_client")

@@ -205,7 +205,8 @@ static int on_log(void *ctx, const struct ltn_otlp_group *g, const struct ltn_ot
 /* Records go to stdout as they come, so the head line with the verdict is the last: "REQUEST". */
 static void read_one(struct ltn_otlp_reader *r, unsigned kind, const uint8_t *data, size_t n)
 {
-    static const struct ltn_otlp_metrics_sink metrics = {NULL, on_number, on_histogram, on_exp};
+    static const struct ltn_otlp_metrics_sink metrics = {NULL, on_number, on_histogram, on_exp,
+                                                         NULL};
     static const struct ltn_otlp_logs_sink logs = {NULL, on_log};
     struct ltn_otlp_counts counts = {.records = 0};
     struct ltn_otlp_json_info info;

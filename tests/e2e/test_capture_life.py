@@ -4,6 +4,7 @@
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 
 import pytest
@@ -76,14 +77,19 @@ def test_scope_pid_takes_children_that_were_there_before(procs, tmp_path):
     assert pids_in_database(agent) == {child}
 
 
-def test_scope_user(procs, tmp_path):
+@pytest.fixture
+def open_folder():
+    """A folder that everybody may use; pytest's own are closed to others whenever a run begins."""
+    with tempfile.TemporaryDirectory(prefix="ltn-open-", dir="/tmp") as name:
+        os.chmod(name, 0o777)
+        yield name
+
+
+def test_scope_user(procs, tmp_path, open_folder):
     cap.require()
     harness.require_command("setpriv")
-    sim = cap.Sim(procs, tmp_path)
-    open_up = tmp_path
-    while open_up != open_up.parent and os.stat(open_up).st_mode & 0o7 != 0o7:
-        os.chmod(open_up, 0o777)
-        open_up = open_up.parent
+    sim = cap.Sim(procs, open_folder)
+    os.chmod(sim.dir, 0o777)
     mine = short(sim)  # makes the shared state, before others need it
     cap.finish([mine])
     for name in os.listdir(sim.dir):

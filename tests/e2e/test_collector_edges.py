@@ -162,7 +162,8 @@ def test_foreign_clients_are_exposed_within_limits(procs, tmp_path):
     assert 'target_info{instance="i-1",job="shop/web",deployment_region="north"} 1' in text
     assert collector.metric("lanterne_collector_series_refused_total", reason="overflow") == 90
     assert collector.metric("lanterne_collector_series_refused_total", reason="type_conflict") == 1
-    assert collector.metric("lanterne_collector_series_refused_total", reason="kind") == 1
+    assert collector.metric("lanterne_collector_series_refused_total", reason="kind") == 0
+    assert collector.metric("latency_seconds_bucket", le="2.0") == 1 and collector.metric("latency_seconds_count") == 3
 
 
 def test_traces_are_refused_politely(collector):

@@ -127,6 +127,16 @@ def test_depth_and_size_are_bounded(collector):
     assert got["values_cut"] == 2 + 21 - len(got["attributes"])
 
 
+def test_more_records_than_a_request_may_hold(collector):
+    m, records = request(service__name="many")
+    for i in range(65536 + 10):
+        records.add(observed_time_unix_nano=NOW + i)
+    rejected, message = send(collector, m)
+    assert rejected == 10 and "65,536" in message
+    assert collector.metric("lanterne_collector_logs_total", kind="stored") == 65536
+    assert logs(collector, limit=1)[0]["at_ns"] == NOW + 65535
+
+
 def test_sent_again_is_kept_once(collector):
     m, records = request(service__name="a")
     record(records, "same")
@@ -215,3 +225,23 @@ def test_incidents_of_agents_are_no_logs(collector):
     send(collector, m)
     assert [r["body"] for r in logs(collector)] == ["a remark"]
     assert len(collector.get("/api/v1/incidents")["incidents"]) == 1
+
+
+def test_json_says_the_same(collector):
+    """A request sent again in the other encoding holds the same records, nested values too."""
+    from google.protobuf import json_format
+    m, records = request(service__name="both", a=1.5, b=True)
+    record(records, "text \u00e9\U0001f680\n", k="v", n=-7)
+    v = record(records, at=NOW + 1).body.kvlist_value.values
+    a = v.add(key="list").value.array_value.values
+    a.add().int_value = -2**63
+    a.add()
+    a.add().kvlist_value.values.add(key="").value.bytes_value = b"\x00\xff"
+    v.add(key="inf").value.double_value = float("inf")
+    record(records, at=NOW + 2)
+    assert send(collector, m) == (0, "")
+    body = json_format.MessageToJson(m, use_integers_for_enums=True).encode()
+    status, _, said = collector.post("/v1/logs", body, {"Content-Type": "application/json"})
+    assert (status, said) == (200, b"{}")
+    assert len(logs(collector)) == 3
+    assert collector.metric("lanterne_collector_logs_total", kind="repeated") == 3

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """TLS of the server and of the clients in common/http: agreement, refusal, deadlines, whole bodies in both directions."""
 
+import contextlib
 import os
 import socket
 import ssl
@@ -179,6 +180,25 @@ def test_slow_handshakes_are_cut(pki):
         assert tls.ask(server.port, tls.context(pki.ca)) == "HTTP/1.1 200 OK"
 
 
+@contextlib.contextmanager
+def records(server, pki):
+    """(session, what it has to send, socket): records go out when the test sends them."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    session = tls.context(pki.ca).wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with server.connect(timeout=5) as s:
+        agreed = False
+        while not agreed:
+            try:
+                session.do_handshake()
+                agreed = True
+            except ssl.SSLWantReadError:
+                pass
+            s.sendall(outgoing.read())
+            if not agreed:
+                incoming.write(s.recv(65536))
+        yield session, outgoing, s
+
+
 def client_hello(pki):
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     obj = tls.context(pki.ca).wrap_bio(incoming, outgoing, server_hostname="localhost")
@@ -204,13 +224,19 @@ def test_garbage_that_looks_like_tls(pki):
                      client_hello(pki) + b"GET / HTTP/1.1\r\n\r\n"):
             reply = server.raw(data, half_close=True)
             assert b"HTTP" not in reply
-        # Broken in the middle of a session.
-        with tls.handshake(server.port, tls.context(pki.ca)) as s:
-            s.sendall(b"GET /healthz HTTP/1.1\r\n")
-            raw = socket.socket(fileno=os.dup(s.fileno()))
-            raw.settimeout(10)
-            raw.sendall(b"\x17\x03\x03\x00\x20" + os.urandom(32))
-            assert b"HTTP" not in hu.read_all(raw)
-            raw.close()
+        # Broken, or ended, in the middle of a session, together with what came before or behind it.
+        for kind in ("broken", "ended"):
+            for together in (True, False):
+                with records(server, pki) as (session, out, s):
+                    session.write(b"GET /healthz HTTP/1.1\r\n")
+                    if not together:
+                        s.sendall(out.read())
+                    if kind == "ended":
+                        with pytest.raises(ssl.SSLWantReadError):
+                            session.unwrap()
+                        s.sendall(out.read())
+                    else:
+                        s.sendall(out.read() + b"\x17\x03\x03\x00\x20" + os.urandom(32))
+                    hu.read_all(s)  # in time
         assert tls.ask(server.port, tls.context(pki.ca)) == "HTTP/1.1 200 OK"
         assert server.stats()["tls_handshakes_failed"] == 4

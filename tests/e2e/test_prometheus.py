@@ -113,7 +113,7 @@ def fed(procs, tmp_path):
 
 
 class Prometheus:
-    def __init__(self, procs, folder, target, rules=None, alertmanager=None):
+    def __init__(self, procs, folder, target, rules=None, alertmanager=None, flags=()):
         harness.require_command("prometheus")
         self.port = harness.free_port()
         config = os.path.join(str(folder), "prometheus.yml")
@@ -127,7 +127,7 @@ class Prometheus:
         with open(config, "w", encoding="utf-8") as f:
             f.write(text)
         self.process = procs.start("prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder}/tsdb",
-                                   f"--web.listen-address=127.0.0.1:{self.port}")
+                                   f"--web.listen-address=127.0.0.1:{self.port}", *flags)
         self.process.wait_port(self.port, timeout_s=30)
         ready = f"http://127.0.0.1:{self.port}/-/ready"   # it listens before it can answer
         harness.wait_until(lambda: harness.http_get(ready)[0] == 200, 30, "Prometheus ready")

@@ -60,7 +60,7 @@ static void read_back(enum ltn_otlp_signal signal, const struct ltn_buf *b)
 {
     static struct ltn_otlp_reader *reader;
     uint64_t sum = 0;
-    const struct ltn_otlp_metrics_sink metrics = {&sum, on_number, on_histogram, on_exp};
+    const struct ltn_otlp_metrics_sink metrics = {&sum, on_number, on_histogram, on_exp, NULL};
     const struct ltn_otlp_logs_sink logs = {&sum, on_log};
     struct ltn_otlp_counts counts;
     if (reader == NULL) {

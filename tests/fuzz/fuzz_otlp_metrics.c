@@ -8,6 +8,7 @@
 #include "otlp/hist_point.h"
 #include "otlp/metrics_read.h"
 #include "otlp/metrics_write.h"
+#include "otlp/value_json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -120,6 +121,87 @@ static int only_count_exp(void *ctx, const struct ltn_otlp_group *g,
     return 0;
 }
 
+/* Exemplars and summaries are read, not written: everything of them is touched. */
+static uint64_t touched;
+
+static void touch_json(const struct ltn_otlp_value *v)
+{
+    struct ltn_buf b;
+    struct ltn_json j;
+    uint32_t cut = 0;
+    ltn_buf_init(&b, 4096);
+    ltn_json_init(&j, &b);
+    require(ltn_otlp_value_json(&j, v, 512, &cut) != 0 || ltn_buf_error(&b) != 0 || b.len > 0);
+    ltn_buf_done(&b);
+}
+
+static void touch_point(const struct ltn_otlp_point *p)
+{
+    char text[64];
+    require(p->exemplar_n <= LTN_OTLP_EXEMPLARS_MAX);
+    for (size_t i = 0; i < p->exemplar_n; i++) {
+        const struct ltn_otlp_exemplar *e = &p->exemplars[i];
+        require(e->trace_id.n == 0 || e->trace_id.n == 16);
+        require(e->span_id.n == 0 || e->span_id.n == 8);
+        for (size_t k = 0; k < e->attrs.n; k++) {
+            touch_json(&e->attrs.items[k].value);
+            touched += (unsigned char)ltn_otlp_value_text(&e->attrs.items[k].value, text, 64)[0];
+        }
+    }
+}
+
+static int touch_number(void *ctx, const struct ltn_otlp_group *g, const struct ltn_otlp_metric *m,
+                        const struct ltn_otlp_number *p)
+{
+    (void)ctx;
+    (void)g;
+    (void)m;
+    touch_point(&p->point);
+    for (size_t k = 0; k < p->point.attrs.n; k++)
+        touch_json(&p->point.attrs.items[k].value);
+    return 0;
+}
+
+static int touch_histogram(void *ctx, const struct ltn_otlp_group *g,
+                           const struct ltn_otlp_metric *m, const struct ltn_otlp_histogram *p)
+{
+    (void)ctx;
+    (void)g;
+    (void)m;
+    touch_point(&p->point);
+    return 0;
+}
+
+static int touch_exp(void *ctx, const struct ltn_otlp_group *g, const struct ltn_otlp_metric *m,
+                     const struct ltn_otlp_exp_histogram *p)
+{
+    (void)ctx;
+    (void)g;
+    (void)m;
+    touch_point(&p->point);
+    return 0;
+}
+
+static int touch_summary(void *ctx, const struct ltn_otlp_group *g, const struct ltn_otlp_metric *m,
+                         const struct ltn_otlp_summary *p)
+{
+    (void)ctx;
+    (void)g;
+    (void)m;
+    touch_point(&p->point);
+    for (size_t i = 0; i < p->n; i++)
+        require(p->quantiles[i].quantile >= 0 && p->quantiles[i].quantile <= 1);
+    return 0;
+}
+
+static void touch_all(struct ltn_otlp_reader *reader, const uint8_t *data, size_t size)
+{
+    const struct ltn_otlp_metrics_sink sink = {NULL, touch_number, touch_histogram, touch_exp,
+                                               touch_summary};
+    struct ltn_otlp_counts counts;
+    (void)!ltn_otlp_metrics_read(reader, data, size, &sink, &counts);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct ltn_otlp_reader *reader;
@@ -131,9 +213,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct copy c = {.resource = 0};
     struct ltn_buf b;
     struct ltn_otlp_counts counts, again;
-    const struct ltn_otlp_metrics_sink sink = {&c, on_number, on_histogram, on_exp};
+    const struct ltn_otlp_metrics_sink sink = {&c, on_number, on_histogram, on_exp, NULL};
     const struct ltn_otlp_metrics_sink quiet = {NULL, only_count, only_count_histogram,
-                                                only_count_exp};
+                                                only_count_exp, NULL};
     /* A resource of many attributes may be written once for each point it is read with. */
     ltn_buf_init(&b, (size + 64) * 64);
     ltn_exphist_init(&c.hist, storage, 160, LTN_EXPHIST_SCALE_MAX);
@@ -146,5 +228,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         require(again.records == counts.records && again.rejected == 0);
     }
     ltn_buf_done(&b);
+    touch_all(reader, data, size);
     return 0;
 }

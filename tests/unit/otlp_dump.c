@@ -271,7 +271,7 @@ static int our_log(void *ctx, const struct ltn_otlp_group *g, const struct ltn_o
 int otlp_dump_ours(struct ltn_otlp_reader *r, bool logs, const struct ltn_buf *in,
                    struct ltn_buf *out)
 {
-    const struct ltn_otlp_metrics_sink metrics = {out, our_number, our_histogram, our_exp};
+    const struct ltn_otlp_metrics_sink metrics = {out, our_number, our_histogram, our_exp, NULL};
     const struct ltn_otlp_logs_sink log_sink = {out, our_log};
     struct ltn_otlp_counts counts;
     return logs ? ltn_otlp_logs_read(r, in->data, in->len, &log_sink, &counts)

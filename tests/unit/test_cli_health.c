@@ -75,6 +75,13 @@ static void the_reason_decides_the_advice(void **state)
     push.wrong_credentials = false;
     (void)snprintf(push.last_error, sizeof(push.last_error), "cannot resolve nohost: unknown");
     says(1, LTN_LOG_WARN, "DNS");
+    static const char *const certificates[] = {"TLS with c: certificate has expired",
+                                               "SSL certificate problem: certificate has expired"};
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(certificates); i++) {
+        h = (struct ltn_health){0};
+        (void)snprintf(push.last_error, sizeof(push.last_error), "%s", certificates[i]);
+        says(1, LTN_LOG_WARN, "--collector-ca-file");
+    }
 }
 
 static void flapping_is_told_once_a_minute(void **state)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests into updates: what is read, merged, cleaned, refused. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "ingest/decode.h"
 #include "otlp/logs_write.h"
 #include "otlp/metrics_write.h"
+#include "prom/hist_state.h"
 
 #define END_NS 1700000010000000000ULL
 
@@ -110,7 +112,7 @@ static int setup(void **state)
 {
     (void)state;
     series = ltn_series_new(NULL);
-    return series != NULL ? 0 : -1;
+    return series != NULL ? ltn_hist_attach(series, 0) : -1;
 }
 
 static int teardown(void **state)
@@ -349,7 +351,8 @@ struct given {
 
 static void metric(enum ltn_otlp_kind kind, enum ltn_otlp_temporality temporality)
 {
-    const struct ltn_otlp_metric m = {.name = ltn_otlp_str("calls"),
+    const struct ltn_otlp_metric m = {.name =
+                                          ltn_otlp_str(kind == LTN_OTLP_SUM ? "calls" : "level"),
                                       .kind = kind,
                                       .temporality = temporality,
                                       .monotonic = kind == LTN_OTLP_SUM};
@@ -398,8 +401,10 @@ static void attributes_in_any_order_are_one_series(void **state)
     ltn_series_stats(series, &st);
     assert_int_equal(st.series, 3);
     assert_int_equal(st.new_keys, 5); /* labels were made no more often */
-    shows("calls{instance=\"i\",job=\"s\",otel_scope_name=\"lib\",a=\"1\",b=\"2\"} 6\n");
-    shows("calls{instance=\"i\",job=\"s\",otel_scope_name=\"lib\",a=\"2\",b=\"1\"} -6\n");
+    shows("level{instance=\"i\",job=\"s\",otel_scope_name=\"lib\",otel_scope_version=\"1\",a=\"1\","
+          "b=\"2\"} 6\n");
+    shows("level{instance=\"i\",job=\"s\",otel_scope_name=\"lib\",otel_scope_version=\"1\",a=\"2\","
+          "b=\"1\"} -6\n");
     shows("target_info{instance=\"i\",job=\"s\",zone=\"z\"} 1\n");
 }
 
@@ -425,10 +430,14 @@ static void keys_know_where_they_stand(void **state)
     }
     ltn_series_stats(series, &st);
     assert_int_equal(st.series, 4 + 2);
-    shows("calls{instance=\"i\",job=\"s\",otel_scope_name=\"lib\",a=\"1\",b=\"2\"} 1\n");
-    shows("calls_total{instance=\"i\",job=\"s\",otel_scope_name=\"lib\",a=\"1\",b=\"2\"} 2\n");
-    shows("calls{instance=\"i\",job=\"other\",otel_scope_name=\"lib\",a=\"1\",b=\"2\"} 3\n");
-    shows("calls{instance=\"i\",job=\"other\",otel_scope_name=\"lib2\",a=\"1\",b=\"2\"} 4\n");
+    shows("level{instance=\"i\",job=\"s\",otel_scope_name=\"lib\",otel_scope_version=\"1\",a=\"1\","
+          "b=\"2\"} 1\n");
+    shows("calls_total{instance=\"i\",job=\"s\",otel_scope_name=\"lib\",otel_scope_version=\"1\",a="
+          "\"1\",b=\"2\"} 2\n");
+    shows("level{instance=\"i\",job=\"other\",otel_scope_name=\"lib\",otel_scope_version=\"1\",a="
+          "\"1\",b=\"2\"} 3\n");
+    shows("level{instance=\"i\",job=\"other\",otel_scope_name=\"lib2\",otel_scope_version=\"1\",a="
+          "\"1\",b=\"2\"} 4\n");
 }
 
 static void what_cannot_be_taken_is_rejected_by_the_point(void **state)
@@ -450,7 +459,8 @@ static void what_cannot_be_taken_is_rejected_by_the_point(void **state)
         assert_int_equal(r.rejected, 4);
         assert_non_null(r.message);
     }
-    shows("calls_total{instance=\"i\",job=\"s\",otel_scope_name=\"lib\",a=\"1\",b=\"2\"} 1\n");
+    shows("calls_total{instance=\"i\",job=\"s\",otel_scope_name=\"lib\",otel_scope_version=\"1\",a="
+          "\"1\",b=\"2\"} 1\n");
     char *text = render();
     assert_null(strstr(text, "NaN"));
     free(text);
@@ -467,7 +477,8 @@ static void deltas_add_up_once(void **state)
         given(&(struct given){"1", "2", 7, 20, 30, 0, round == 1});
         (void)taken();
     }
-    shows("calls_total{instance=\"i\",job=\"s\",otel_scope_name=\"lib\",a=\"1\",b=\"2\"} 12\n");
+    shows("calls_total{instance=\"i\",job=\"s\",otel_scope_name=\"lib\",otel_scope_version=\"1\",a="
+          "\"1\",b=\"2\"} 12\n");
 }
 
 static void no_recorded_value_ends_a_series(void **state)
@@ -482,7 +493,167 @@ static void no_recorded_value_ends_a_series(void **state)
         assert_int_equal(r.accepted, 1);
     }
     char *text = render();
-    assert_null(strstr(text, "calls"));
+    assert_null(strstr(text, "level"));
+    free(text);
+}
+
+static const double bounds[] = {0.1, 1};
+
+static void histogram(enum ltn_otlp_temporality temporality, uint64_t start_ns, uint64_t time_ns,
+                      const uint64_t counts[3], uint32_t flags)
+{
+    struct ltn_otlp_attr a = ltn_otlp_attr_str("a", "1");
+    const struct ltn_otlp_metric m = {.name = ltn_otlp_str("wait"),
+                                      .unit = ltn_otlp_str("s"),
+                                      .kind = LTN_OTLP_HISTOGRAM,
+                                      .temporality = temporality};
+    const struct ltn_otlp_histogram p = {
+        .point = {.attrs = {&a, 1}, .start_ns = start_ns, .time_ns = time_ns, .flags = flags},
+        .count = counts[0] + counts[1] + counts[2],
+        .sum = 2.5,
+        .has_sum = true,
+        .bucket_counts = counts,
+        .bounds = bounds,
+        .bucket_n = 3,
+        .bound_n = 2};
+    assert_int_equal(ltn_otlp_metrics_metric(&w, &m), 0);
+    assert_int_equal(ltn_otlp_metrics_histogram(&w, &p), 0);
+}
+
+static void histograms_are_series(void **state)
+{
+    (void)state;
+    static const uint64_t counts[] = {1, 2, 3};
+    struct ltn_hist_stats st;
+    for (int round = 0; round < 2; round++) { /* the second is a retry */
+        begin();
+        client("s");
+        histogram(LTN_OTLP_DELTA, 10, 20, counts, 0);
+        histogram(LTN_OTLP_DELTA, 20, 30, counts, 0);
+        struct ltn_decode_result r = taken();
+        assert_int_equal(r.accepted, 2);
+        assert_int_equal(r.rejected, 0);
+        assert_int_equal(r.unexposed, 0);
+    }
+    shows("# TYPE wait_seconds histogram\n");
+    shows(",a=\"1\",le=\"0.1\"} 2\n");
+    shows(",a=\"1\",le=\"1.0\"} 6\n");
+    shows(",a=\"1\",le=\"+Inf\"} 12\n");
+    shows("wait_seconds_sum{instance=\"i\",job=\"s\",otel_scope_name=\"lib\","
+          "otel_scope_version=\"1\",a=\"1\"} 5\n");
+    ltn_hist_stats(series, &st);
+    assert_int_equal(st.taken, 2);
+    assert_int_equal(st.late, 2);
+    begin();
+    client("s");
+    histogram(LTN_OTLP_TEMPORALITY_UNSPECIFIED, 0, 40, counts, 0);
+    struct ltn_decode_result r = taken();
+    assert_int_equal(r.rejected, 1);
+    begin();
+    client("s");
+    histogram(LTN_OTLP_CUMULATIVE, 0, 50, counts, LTN_OTLP_NO_RECORDED_VALUE);
+    r = taken();
+    assert_int_equal(r.accepted, 1);
+    char *text = render();
+    assert_null(strstr(text, "wait"));
+    free(text);
+}
+
+/* Another family may not be called like a sample of this one. */
+static void families_keep_the_names_of_their_samples(void **state)
+{
+    (void)state;
+    static const uint64_t counts[] = {1, 2, 3};
+    static const char *const taken_names[] = {"wait.seconds.count", "wait.seconds.bucket",
+                                              "wait.seconds", "wait.seconds.created"};
+    begin();
+    client("s");
+    histogram(LTN_OTLP_CUMULATIVE, 10, 20, counts, 0);
+    (void)taken();
+    begin();
+    client("s");
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(taken_names); i++)
+        number(taken_names[i], LTN_OTLP_GAUGE, 1, "", "");
+    number("wait.seconds.max", LTN_OTLP_GAUGE, 1, "", "");
+    struct ltn_decode_result r = taken();
+    assert_int_equal(r.accepted, 1);
+    assert_int_equal(r.rejected, 4);
+    shows("wait_seconds_max{");
+}
+
+static void histograms_have_so_much_memory(void **state)
+{
+    (void)state;
+    static const uint64_t counts[] = {1, 2, 3};
+    struct ltn_series *small = ltn_series_new(NULL);
+    struct ltn_hist_stats st;
+    ltn_series_ref ref;
+    assert_int_equal(ltn_hist_attach(small, 4096), 0);
+    for (uint64_t i = 0; i < 1000; i++) {
+        char labels[32];
+        (void)snprintf(labels, sizeof(labels), "i=\"%u\"", (unsigned)i);
+        const struct ltn_series_desc d = {
+            .family = "h", .type = LTN_PROM_HISTOGRAM, .labels = labels, .state = true};
+        const struct ltn_hist_point p = {
+            .time_ns = 1, .count = 6, .bounds = bounds, .counts = counts, .bound_n = 2};
+        ltn_series_lock(small);
+        assert_int_equal(ltn_series_resolve(small, &d, (struct ltn_series_key){0, 0}, 1, &ref), 0);
+        ltn_series_unlock(small);
+        assert_int_equal(ltn_hist_take(small, ref, "h", &p, 1, 1), 0);
+    }
+    ltn_hist_stats(small, &st);
+    assert_true(st.bytes <= 4096 && st.taken > 5);
+    assert_int_equal(st.taken + st.no_room, 1000);
+    ltn_series_free(small);
+}
+
+/* Beyond the ceiling one histogram stands for the others: the sum of deltas. */
+static void histograms_overflow(void **state)
+{
+    (void)state;
+    static const uint64_t counts[] = {1, 2, 3};
+    const struct ltn_series_opts opts = {.max_per_family = 2};
+    struct ltn_series_stats st;
+    ltn_series_free(series);
+    series = ltn_series_new(&opts);
+    assert_int_equal(ltn_hist_attach(series, 0), 0);
+    for (int i = 0; i < 5; i++) {
+        char name[8];
+        (void)snprintf(name, sizeof(name), "s%d", i);
+        begin();
+        client(name);
+        histogram(LTN_OTLP_DELTA, 10, 20, counts, 0);
+        struct ltn_decode_result r = taken();
+        assert_int_equal(r.accepted, 1);
+        assert_int_equal(r.rejected, 0);
+    }
+    ltn_series_stats(series, &st);
+    assert_true(st.overflowed >= 3); /* and of target_info */
+    shows("wait_seconds_count{otel_metric_overflow=\"true\"} 18\n");
+    shows("wait_seconds_bucket{otel_metric_overflow=\"true\",le=\"0.1\"} 3\n");
+    shows("job=\"s1\",otel_scope_name=\"lib\",otel_scope_version=\"1\",a=\"1\",le=\"0.1\"} 1\n");
+}
+
+/* One resource may describe itself anew; of one job and instance there is one target_info. */
+static void one_target_info(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        const struct ltn_otlp_attr a[] = {ltn_otlp_attr_str("service.name", "s"),
+                                          ltn_otlp_attr_str("service.instance.id", "i"),
+                                          ltn_otlp_attr_str("v", round == 0 ? "old" : "new")};
+        begin();
+        assert_int_equal(ltn_otlp_metrics_resource(&w, (struct ltn_otlp_attrs){a, 3}), 0);
+        assert_int_equal(ltn_otlp_metrics_scope(&w, "lib", "1"), 0);
+        metric(LTN_OTLP_GAUGE, 0);
+        given(&(struct given){"1", "2", 1, 0, (uint64_t)round, 0, false});
+        (void)taken();
+    }
+    char *text = render();
+    const char *first = strstr(text, "\ntarget_info{");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, "\ntarget_info{"));
+    assert_non_null(strstr(text, "target_info{instance=\"i\",job=\"s\",v=\"new\"} 1\n"));
     free(text);
 }
 
@@ -521,6 +692,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(incidents, setup, teardown),
         cmocka_unit_test_setup_teardown(spans_are_counted, setup, teardown),
         cmocka_unit_test_setup_teardown(attributes_in_any_order_are_one_series, setup, teardown),
+        cmocka_unit_test_setup_teardown(histograms_are_series, setup, teardown),
+        cmocka_unit_test_setup_teardown(families_keep_the_names_of_their_samples, setup, teardown),
+        cmocka_unit_test_setup_teardown(histograms_have_so_much_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(histograms_overflow, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_target_info, setup, teardown),
         cmocka_unit_test_setup_teardown(keys_know_where_they_stand, setup, teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_taken_is_rejected_by_the_point, setup,
                                         teardown),

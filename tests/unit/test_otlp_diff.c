@@ -188,7 +188,7 @@ static void rewrite(struct ltn_otlp_reader *r, bool logs, const struct ltn_buf *
                     struct ltn_buf *out, uint64_t *ret_records)
 {
     struct copy c = {.resource = 0};
-    const struct ltn_otlp_metrics_sink sink = {&c, copy_number, copy_histogram, copy_exp};
+    const struct ltn_otlp_metrics_sink sink = {&c, copy_number, copy_histogram, copy_exp, NULL};
     const struct ltn_otlp_logs_sink log_sink = {&c, copy_log};
     struct ltn_otlp_counts counts;
     ltn_buf_reset(out);

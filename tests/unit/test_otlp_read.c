@@ -115,7 +115,7 @@ static struct ltn_otlp_counts counts;
 static int read_with(const struct ltn_otlp_limits *limits, bool logs, const void *p, size_t n)
 {
     struct ltn_otlp_reader *r = ltn_otlp_reader_new(limits);
-    const struct ltn_otlp_metrics_sink metrics = {&seen, on_number, on_histogram, on_exp};
+    const struct ltn_otlp_metrics_sink metrics = {&seen, on_number, on_histogram, on_exp, NULL};
     const struct ltn_otlp_logs_sink log_sink = {&seen, on_log};
     /* Exactly n bytes on the heap: a sanitizer sees any read beyond. */
     char *copy = malloc(n > 0 ? n : 1);

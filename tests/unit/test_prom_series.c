@@ -158,7 +158,7 @@ static void refuses_conflicts_and_too_many_families(void **state)
     (void)state;
     struct ltn_series_opts o = {.max_families = 3};
     struct ltn_series *s = ltn_series_new(&o);
-    assert_int_equal(ltn_series_reserve(s, "own"), 0);
+    assert_int_equal(ltn_series_reserve(s, "own", LTN_PROM_GAUGE), 0);
     assert_int_equal(set(s, "own", LTN_PROM_GAUGE, "", 1, 1), -EINVAL);
     assert_int_equal(set(s, "a", LTN_PROM_GAUGE, "", 1, 1), 0);
     assert_int_equal(set(s, "a", LTN_PROM_COUNTER, "", 1, 1), -EINVAL);
@@ -764,18 +764,27 @@ static void threads_at_once(void **state)
 
 /* ---- states ---- */
 
-static void state_save(const void *state, struct ltn_buf *out)
+static void state_free(void *arg, void *state)
 {
+    (void)arg;
+    free(state);
+}
+
+static void state_save(void *arg, const void *state, struct ltn_buf *out)
+{
+    (void)arg;
     (void)ltn_buf_puts(out, state);
 }
 
-static void *state_load(const uint8_t *p, size_t n)
+static void *state_load(void *arg, const uint8_t *p, size_t n)
 {
+    (void)arg;
     return strndup((const char *)p, n);
 }
 
-static void state_write(const void *state, struct ltn_prom *out, const char *labels)
+static void state_write(void *arg, const void *state, struct ltn_prom *out, const char *labels)
 {
+    (void)arg;
     (void)ltn_buf_printf(out->out, "%s: %s\n", labels, (const char *)state);
 }
 
@@ -783,7 +792,8 @@ static void states_are_shown_and_saved(void **state)
 {
     (void)state;
     static struct blobs k;
-    static const struct ltn_series_state_ops ops = {free, state_save, state_load, state_write};
+    static const struct ltn_series_state_ops ops = {state_free, state_save, state_load, state_write,
+                                                    NULL};
     const struct ltn_series_desc d = {.family = "h",
                                       .type = LTN_PROM_HISTOGRAM,
                                       .scope_labels = "job=\"j\"",
@@ -792,7 +802,7 @@ static void states_are_shown_and_saved(void **state)
     struct ltn_series *s = ltn_series_new(NULL);
     uint64_t now = ltn_now_mono_ns();
     ltn_series_ref ref;
-    ltn_series_set_state_ops(s, &ops);
+    ltn_series_set_state_ops(s, &ops, NULL);
     ltn_series_lock(s);
     assert_int_equal(ltn_series_resolve(s, &d, (struct ltn_series_key){0, 0}, now, &ref), 0);
     void **at = ltn_series_state(s, ref);
@@ -805,7 +815,7 @@ static void states_are_shown_and_saved(void **state)
     shows(s, "# TYPE h histogram\njob=\"j\",a=\"1\": buckets\n");
     save(s, &k, false, 1 << 20);
     struct ltn_series *back = ltn_series_new(NULL);
-    ltn_series_set_state_ops(back, &ops);
+    ltn_series_set_state_ops(back, &ops, NULL);
     assert_int_equal(ltn_series_load(back, k.data[0], k.len[0], now), 0);
     assert_int_equal(ltn_series_load_end(back, now), 0);
     same(s, back);
