@@ -23,6 +23,7 @@
 
 /* Smaller bodies are decoded where they arrive: handing them over would cost more. */
 #define INLINE_BYTES ((size_t)16 << 10)
+#define CODED_RATIO  8u /* of compressed ones, about */
 #define LANES        256u
 /* Bytes that a request counts beside its body. */
 #define REQUEST_BYTES ((size_t)4096)
@@ -31,7 +32,7 @@ struct ltn_ingest {
     struct ltn_loop *loop;
     struct ltn_store *store;
     struct ltn_fleet *fleet;
-    struct ltn_decoder *decoder;
+    struct ltn_ingest_tools tools;
     struct ltn_ingest_workers *workers; /* NULL: none */
     struct ltn_ingest_group group;
     struct ltn_ingest_stats stats;
@@ -48,10 +49,10 @@ struct ltn_ingest *ltn_ingest_new(const struct ltn_ingest_opts *o)
     *in = (struct ltn_ingest){
         .loop = o->loop, .store = o->store, .fleet = o->fleet, .max_bytes = o->max_bytes};
     ltn_ingest_group_init(&in->group, in, o->loop, o->store);
-    in->decoder = ltn_decoder_new(o->series);
+    in->tools.decoder = ltn_decoder_new(o->series);
     if (o->workers > 0)
         in->workers = ltn_ingest_workers_new(o->loop, o->series, o->workers);
-    if (in->decoder == NULL || (o->workers > 0 && in->workers == NULL)) {
+    if (in->tools.decoder == NULL || (o->workers > 0 && in->workers == NULL)) {
         ltn_ingest_free(in);
         return NULL;
     }
@@ -73,7 +74,8 @@ void ltn_ingest_free(struct ltn_ingest *in)
     if (in == NULL)
         return;
     ltn_ingest_workers_free(in->workers);
-    ltn_decoder_free(in->decoder);
+    ltn_decoder_free(in->tools.decoder);
+    ltn_http_inflater_free(in->tools.inflater);
     free(in);
 }
 
@@ -183,20 +185,21 @@ static bool has_rows(const struct ltn_update *u)
     return u != NULL && (u->resource_count > 0 || u->incident_count > 0 || u->log_count > 0);
 }
 
-static void answer_malformed_json(const struct ltn_ingest_request *r)
+/* With the place where it is known. */
+static void answer_malformed(const struct ltn_ingest_request *r)
 {
     char text[64];
     r->in->stats.rejected_malformed++;
     (void)snprintf(text, sizeof(text), "malformed JSON at byte %zu", r->error_at);
-    ltn_http_reply_error(r->http, r->rc, text, 0);
+    ltn_http_reply_error(r->http, r->rc, r->refusal != NULL ? r->refusal : text, 0);
 }
 
 void ltn_ingest_answer(struct ltn_ingest_request *r)
 {
     struct ltn_ingest *in = r->in;
     const struct ltn_update *u = r->result.update;
-    if (r->rc == LTN_ERR_MALFORMED && r->error_at > 0) {
-        answer_malformed_json(r);
+    if (r->rc == LTN_ERR_MALFORMED && (r->error_at > 0 || r->refusal != NULL)) {
+        answer_malformed(r);
     } else if (r->rc != 0) {
         refuse(in, r->http, r->rc);
     } else {
@@ -280,17 +283,12 @@ static int decode_as(struct ltn_ingest_request *r, struct ltn_decoder *d, const 
     }
 }
 
-void ltn_ingest_decode(struct ltn_ingest_request *r, struct ltn_decoder *d)
+static void decode_plain(struct ltn_ingest_request *r, struct ltn_decoder *d)
 {
     struct ltn_otlp_json_info info = {.unknown = 0};
     size_t n = 0;
     const uint8_t *body = ltn_http_body(r->http, &n);
-    uint64_t began = ltn_now_mono_ns();
     ltn_decoder_confine(d, ltn_scope_cluster(r->http));
-    if (ltn_http_gone(r->http)) { /* nobody waits for it any more */
-        r->rc = LTN_ERR_TIMEOUT;
-        return;
-    }
     r->rc = is_json(r->http) ? ltn_decode_json(d, r->signal, &body, &n, &info) : 0;
     r->unknown = info.unknown;
     r->read_bytes = n;
@@ -299,6 +297,20 @@ void ltn_ingest_decode(struct ltn_ingest_request *r, struct ltn_decoder *d)
     else if (r->rc == LTN_ERR_MALFORMED)
         r->error_at = info.error_at > 0 ? info.error_at : 1;
     ltn_decode_json_done(d);
+}
+
+void ltn_ingest_decode(struct ltn_ingest_request *r, struct ltn_ingest_tools *tools)
+{
+    uint64_t began = ltn_now_mono_ns();
+    if (ltn_http_gone(r->http)) { /* nobody waits for it any more */
+        r->rc = LTN_ERR_TIMEOUT;
+        return;
+    }
+    r->rc = ltn_http_inflate(r->http, &tools->inflater);
+    if (r->rc == 0)
+        decode_plain(r, tools->decoder);
+    else if (r->rc == LTN_ERR_MALFORMED)
+        r->refusal = "body cannot be decompressed";
     r->decode_ns = ltn_now_mono_ns() - began;
 }
 
@@ -372,14 +384,15 @@ static void take(struct ltn_ingest *in, struct ltn_http_request *req, enum ltn_o
     in->stats.in_flight++;
     if (in->workers != NULL) {
         r->lane = lane_of(req);
-        r->offloaded = n > INLINE_BYTES || in->lanes[r->lane] > 0;
+        size_t most = ltn_http_is_coded(req) ? INLINE_BYTES / CODED_RATIO : INLINE_BYTES;
+        r->offloaded = n > most || in->lanes[r->lane] > 0;
     }
     if (r->offloaded) {
         in->lanes[r->lane]++;
         ltn_ingest_workers_put(in->workers, r);
         return;
     }
-    ltn_ingest_decode(r, in->decoder);
+    ltn_ingest_decode(r, &in->tools);
     ltn_ingest_decoded(r);
 }
 
@@ -411,13 +424,14 @@ int ltn_ingest_routes(struct ltn_ingest *in, struct ltn_http_server *server)
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < LTN_ARRAY_SIZE(services); i++) {
         struct ltn_http_route r = {.path = services[i].grpc,
-                                   .flags = LTN_ROUTE_GRPC | LTN_ROUTE_STATUS_BODY,
+                                   .flags =
+                                       LTN_ROUTE_GRPC | LTN_ROUTE_STATUS_BODY | LTN_ROUTE_CODED,
                                    .handle = services[i].handle,
                                    .arg = in};
         rc = ltn_http_server_route(server, &r);
         r.methods = LTN_HTTP_POST;
         r.path = services[i].http;
-        r.flags = LTN_ROUTE_STATUS_BODY;
+        r.flags = LTN_ROUTE_STATUS_BODY | LTN_ROUTE_CODED;
         r.content_types = "application/x-protobuf,application/protobuf,application/json";
         if (rc == 0)
             rc = ltn_http_server_route(server, &r);

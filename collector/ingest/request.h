@@ -22,6 +22,7 @@ struct ltn_ingest_request {
     enum ltn_otlp_signal signal;
     uint32_t lane; /* requests of one lane are decoded in the order of their arrival */
     bool offloaded;
+    const char *refusal; /* static; NULL: what rc says */
     size_t body_bytes;
     uint64_t received_ns; /* since 1970 */
     /* what decoding yielded */
@@ -35,8 +36,14 @@ struct ltn_ingest_request {
 
 /* ---- ingest.c ---- */
 
-/* Decodes r with that decoder; any thread. */
-void ltn_ingest_decode(struct ltn_ingest_request *r, struct ltn_decoder *d);
+/* What a thread needs to decode. */
+struct ltn_ingest_tools {
+    struct ltn_decoder *decoder;
+    struct ltn_inflater *inflater; /* made when first needed */
+};
+
+/* Inflates and decodes r; any thread. */
+void ltn_ingest_decode(struct ltn_ingest_request *r, struct ltn_ingest_tools *tools);
 /* Goes on with a decoded request. Loop thread. */
 void ltn_ingest_decoded(struct ltn_ingest_request *r);
 /* Answers by r->rc and frees it. Loop thread. */
@@ -62,6 +69,7 @@ struct ltn_ingest_group {
     struct ltn_store *store;
     struct ltn_timer timer;
     struct ltn_ingest_request *forming, **forming_end;
+    size_t forming_values;
     struct ltn_ingest_request *flying; /* with the store now */
     uint64_t sent_ns;
     bool busy, stopped;

@@ -15,7 +15,7 @@ struct worker {
     struct ltn_ingest_request *first, **last;
     bool ending;
     struct ltn_loop *loop;
-    struct ltn_decoder *decoder;
+    struct ltn_ingest_tools tools;
 };
 
 struct ltn_ingest_workers {
@@ -50,7 +50,7 @@ static void *worker_main(void *arg)
     while ((r = wait_for_work(w)) != NULL) {
         while (r != NULL) {
             struct ltn_ingest_request *next = r->next;
-            ltn_ingest_decode(r, w->decoder);
+            ltn_ingest_decode(r, &w->tools);
             r->task.fn = on_decoded;
             ltn_loop_post(w->loop, &r->task);
             r = next;
@@ -66,8 +66,8 @@ static bool start(struct worker *w, struct ltn_loop *loop, struct ltn_series *se
     w->last = &w->first;
     (void)pthread_mutex_init(&w->lock, NULL);
     (void)pthread_cond_init(&w->wake, NULL);
-    w->decoder = ltn_decoder_new(series);
-    if (w->decoder == NULL)
+    w->tools.decoder = ltn_decoder_new(series);
+    if (w->tools.decoder == NULL)
         return false;
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -104,7 +104,8 @@ void ltn_ingest_workers_free(struct ltn_ingest_workers *w)
         (void)pthread_mutex_unlock(&o->lock);
         if (o->started)
             (void)pthread_join(o->thread, NULL);
-        ltn_decoder_free(o->decoder);
+        ltn_decoder_free(o->tools.decoder);
+        ltn_http_inflater_free(o->tools.inflater);
         (void)pthread_cond_destroy(&o->wake);
         (void)pthread_mutex_destroy(&o->lock);
     }

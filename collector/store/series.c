@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Series of clients in the database: a log of blobs, one or a few a commit, with what changed since
- * the one before. Beside what changed each commit rewrites a part of what did not, about as much;
+ * the one before. Beside what changed each commit rewrites a part of what did not, a third as much;
  * when this walk has come round, what is older than its beginning is deleted. So the log stays
  * bounded by a small multiple of what it holds, and no commit is a long one.
  */
@@ -10,7 +10,9 @@
 #define BLOB_BYTES     ((size_t)256 << 10)
 #define BLOB_MAX_BYTES ((size_t)8 << 20)
 /* A log shorter than that is left as it is. */
-#define LOG_MIN_BYTES ((uint64_t)1 << 20)
+#define LOG_MIN_BYTES ((uint64_t)4 << 20)
+/* How much of what did not change is written, in parts of what did. */
+#define OLD_PART      3
 #define OLD_MIN_BYTES ((size_t)4096)
 #define DELETE_ROWS   16
 
@@ -47,7 +49,7 @@ static int append_changes(struct ltn_writer *w, struct ltn_buf *blob, size_t *re
 static int append_old(struct ltn_writer *w, struct ltn_buf *blob, size_t bytes)
 {
     uint64_t round = 0;
-    size_t max = bytes > OLD_MIN_BYTES ? bytes : OLD_MIN_BYTES;
+    size_t max = bytes / OLD_PART > OLD_MIN_BYTES ? bytes / OLD_PART : OLD_MIN_BYTES;
     if (w->log.bytes < LOG_MIN_BYTES ||
         !ltn_series_save_old(w->series, blob, max < BLOB_BYTES ? max : BLOB_BYTES, &round))
         return 0;

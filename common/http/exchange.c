@@ -465,8 +465,10 @@ static int inflate_body(struct ltn_http_request *rq, struct ltn_buf *wire)
 /* Makes rq->body what the handler is to see. 0 or an error code. */
 static int decode_body(struct ltn_http_request *rq)
 {
+    bool later = (rq->route->r.flags & LTN_ROUTE_CODED) != 0;
     if (!rq->grpc) {
-        if (rq->coding == LTN_CODING_IDENTITY || rq->body.len == 0) {
+        rq->coded = later && rq->coding != LTN_CODING_IDENTITY && rq->body.len > 0;
+        if (rq->coding == LTN_CODING_IDENTITY || rq->body.len == 0 || later) {
             return 0;
         }
         struct ltn_buf wire = rq->body;
@@ -475,7 +477,8 @@ static int decode_body(struct ltn_http_request *rq)
         ltn_buf_done(&wire);
         return rc;
     }
-    if (rq->frame.compressed) {
+    rq->coded = later && rq->frame.compressed;
+    if (rq->frame.compressed && !later) {
         return inflate_body(rq, &rq->frame.message);
     }
     ltn_buf_done(&rq->body);

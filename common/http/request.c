@@ -57,7 +57,7 @@ void ltn_request_give_back(struct ltn_http_request *rq, size_t n)
 
 void ltn_request_free(struct ltn_http_request *rq)
 {
-    ltn_budget_give(rq->core->budget, rq->held_bytes);
+    ltn_budget_give(rq->core->budget, rq->held_bytes + rq->late_bytes);
     ltn_head_free(rq->head);
     free(rq->path);
     ltn_buf_done(&rq->body);
@@ -110,6 +110,53 @@ const uint8_t *ltn_http_body(const struct ltn_http_request *req, size_t *ret_len
 {
     *ret_len = req->body.len;
     return (const uint8_t *)ltn_buf_str(&req->body);
+}
+
+bool ltn_http_is_coded(const struct ltn_http_request *req)
+{
+    return req->coded;
+}
+
+static bool reserve_late(void *arg, size_t n)
+{
+    struct ltn_http_request *rq = arg;
+    if (!ltn_budget_take(rq->core->budget, n))
+        return false;
+    rq->late_bytes += n;
+    return true;
+}
+
+int ltn_http_inflate(struct ltn_http_request *req, struct ltn_inflater **inflater)
+{
+    struct ltn_buf out;
+    const struct ltn_inflate_limits limits = {
+        .max_ratio = req->core->max_inflate_ratio, .reserve = reserve_late, .arg = req};
+    if (!req->coded) {
+        return 0;
+    }
+    if (*inflater == NULL) {
+        *inflater = ltn_inflater_new(req->core->zstd_window_log_max);
+    }
+    if (*inflater == NULL) {
+        return -ENOMEM;
+    }
+    ltn_buf_init(&out, req->max_body_bytes);
+    int rc = ltn_inflate(*inflater, req->coding, (const uint8_t *)ltn_buf_str(&req->body),
+                         req->body.len, &limits, &out);
+    atomic_fetch_add(&req->core->inflated_bytes, out.len);
+    if (rc != 0) {
+        ltn_buf_done(&out);
+        return rc;
+    }
+    ltn_buf_done(&req->body);
+    req->body = out;
+    req->coded = false;
+    return 0;
+}
+
+void ltn_http_inflater_free(struct ltn_inflater *inflater)
+{
+    ltn_inflater_free(inflater);
 }
 
 bool ltn_http_is_grpc(const struct ltn_http_request *req)

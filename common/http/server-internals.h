@@ -48,6 +48,9 @@ struct core {
     struct ltn_http_budget *budget;
     uint32_t retry_after_s;
     size_t max_response_bytes;
+    uint32_t max_inflate_ratio;
+    uint32_t zstd_window_log_max;
+    atomic_uint_fast64_t inflated_bytes; /* by handlers */
 };
 
 void ltn_core_unref(struct core *c);
@@ -96,6 +99,8 @@ struct ltn_http_request {
     struct ltn_timer deadline_timer;
 
     enum ltn_coding coding;
+    bool coded;        /* the body still is */
+    size_t late_bytes; /* of the budget, taken by the handler's thread */
     struct ltn_buf body;
     struct ltn_grpc_frame frame;
     bool frame_complete;

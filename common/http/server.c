@@ -125,6 +125,8 @@ static struct core *core_new(struct ltn_http_server *s, struct ltn_http_budget *
     c->server = s;
     c->retry_after_s = s->conf.retry_after_s > 0 ? s->conf.retry_after_s : 1;
     c->max_response_bytes = s->conf.max_response_bytes;
+    c->max_inflate_ratio = s->conf.max_inflate_ratio;
+    c->zstd_window_log_max = s->conf.zstd_window_log_max;
     c->budget = budget;
     if (budget == NULL) {
         c->budget = ltn_http_budget_new(DEFAULT_BUDGET_BYTES);
@@ -618,6 +620,7 @@ void ltn_http_server_stats(const struct ltn_http_server *s, struct ltn_http_stat
 #define LTN_COPY(name, help) ret->name = atomic_load_explicit(&c->name, memory_order_relaxed);
     LTN_HTTP_COUNTERS(LTN_COPY)
 #undef LTN_COPY
+    ret->request_inflated_bytes += atomic_load(&s->core->inflated_bytes);
     ret->connections = atomic_load_explicit(&c->connections, memory_order_relaxed);
     ret->in_flight = atomic_load_explicit(&c->in_flight, memory_order_relaxed);
     ret->body_bytes = ltn_http_budget_used(s->core->budget);

@@ -118,6 +118,8 @@ enum ltn_route_flag {
                                   of {"error":{"code","message"}} */
     LTN_ROUTE_NO_AUTH = 8,     /* the authorize hook is not asked */
     LTN_ROUTE_GZIP = 16,       /* replies to GET are gzipped when the client accepts it */
+    LTN_ROUTE_CODED = 32,      /* a compressed body is handed over as it came: the handler inflates
+                                  it, where it likes, with ltn_http_inflate() */
 };
 
 struct ltn_http_route {
@@ -187,6 +189,16 @@ const char *ltn_http_peer(const struct ltn_http_request *req);
 const char *ltn_http_identity(const struct ltn_http_request *req);
 const uint8_t *ltn_http_body(const struct ltn_http_request *req, size_t *ret_len);
 bool ltn_http_is_grpc(const struct ltn_http_request *req);
+/* True while the body is compressed; only on routes with LTN_ROUTE_CODED. */
+bool ltn_http_is_coded(const struct ltn_http_request *req);
+
+/* Replaces a compressed body by what it holds, below the server's limits; nothing to do when it is
+ * not compressed. *inflater is scratch of the calling thread, NULL at first, and lives until
+ * ltn_http_inflater_free. 0; LTN_ERR_MALFORMED, LTN_ERR_TOO_LARGE (size or ratio), LTN_ERR_BUSY (no
+ * memory budget left), -ENOMEM. Any thread that owns the request. */
+struct ltn_inflater;
+int ltn_http_inflate(struct ltn_http_request *req, struct ltn_inflater **inflater) ltn_must_check;
+void ltn_http_inflater_free(struct ltn_inflater *inflater);
 int ltn_http_version(const struct ltn_http_request *req);          /* 10, 11 or 20 */
 uint64_t ltn_http_tag(const struct ltn_http_request *req);         /* set by authorize; 0 */
 uint64_t ltn_http_deadline_ns(const struct ltn_http_request *req); /* monotonic; 0: none */

@@ -4,16 +4,19 @@
  *
  *   group   1, id, type, has states, name, unit, help, scope labels
  *   series  2, slot, flags, group's id, seconds since it was seen, labels, time, value
- *   value   3, slot, flags, time less that of the record before, value
+ *   value   3, slot, flags, time, value
  *   gone    4, slot
  *
- * A value is start (of delta sums, as time less start) and 8 bytes, or length and bytes of a state.
+ * Slots of series and values, and times, are given less those of the record before. A value is
+ * start (of delta sums, as time less start) and 8 bytes or, when it is a whole number, a varint; or
+ * length and bytes of a state. A value of most series takes 7 to 13 bytes in all.
  * Blobs are read in the order of their saving; the later word wins. The heading counts the records
  * 1, 2 and 4 of all blobs before it: after the loss of one that held any, a slot is only believed
  * once it was described anew.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -119,13 +122,30 @@ static void save_state(const struct ltn_series *s, const struct slot *o, struct 
 
 #define SAVED_FLAGS ((unsigned)(SLOT_HAS | SLOT_ENDED | SLOT_DELTA | SLOT_OVERFLOW))
 #define FLAG_STATE  128u /* in blobs */
+#define FLAG_WHOLE  1u
 
-/* Time and value; *last is the time of the record before. */
-static void save_value(const struct ltn_series *s, const struct slot *o, uint64_t *last, uint8_t *b,
-                       uint8_t *p, struct ltn_buf *out)
+/* What records are relative to. */
+struct last {
+    ltn_series_ref ref;
+    uint64_t time_ns;
+};
+
+/* True for whole numbers that a double holds exactly, but -0. */
+static bool is_whole(double v, int64_t *ret)
 {
-    p = put_varint(p, zigzag((int64_t)(o->time_ns - *last)));
-    *last = o->time_ns;
+    if (!(v > -9e15 && v < 9e15) || (v == 0 && signbit(v)))
+        return false;
+    *ret = (int64_t)v;
+    return (double)*ret == v;
+}
+
+/* Time and value behind what stands in b up to p. */
+static void save_value(const struct ltn_series *s, const struct slot *o, struct last *last,
+                       uint8_t *b, uint8_t *p, struct ltn_buf *out)
+{
+    int64_t whole;
+    p = put_varint(p, zigzag((int64_t)(o->time_ns - last->time_ns)));
+    last->time_ns = o->time_ns;
     if (ltn_slot_group(s, o)->family->state) {
         (void)ltn_buf_append(out, b, (size_t)(p - b));
         save_state(s, o, out);
@@ -133,11 +153,34 @@ static void save_value(const struct ltn_series *s, const struct slot *o, uint64_
     }
     if ((o->flags & SLOT_DELTA) != 0)
         p = put_varint(p, zigzag((int64_t)(o->time_ns - o->start_ns)));
-    memcpy(p, &o->value, sizeof(o->value));
-    (void)ltn_buf_append(out, b, (size_t)(p - b) + sizeof(o->value));
+    if (is_whole(o->value, &whole)) {
+        p = put_varint(p, zigzag(whole));
+    } else {
+        memcpy(p, &o->value, sizeof(o->value));
+        p += sizeof(o->value);
+    }
+    (void)ltn_buf_append(out, b, (size_t)(p - b));
 }
 
-static void save_slot(struct ltn_series *s, ltn_series_ref ref, bool whole, uint64_t *last,
+static uint8_t saved_flags(const struct ltn_series *s, const struct slot *o)
+{
+    int64_t whole;
+    unsigned flags = o->flags & SAVED_FLAGS;
+    if (ltn_slot_group(s, o)->family->state)
+        flags |= FLAG_STATE;
+    else if (is_whole(o->value, &whole))
+        flags |= FLAG_WHOLE;
+    return (uint8_t)flags;
+}
+
+static uint8_t *put_slot(uint8_t *p, struct last *last, ltn_series_ref ref)
+{
+    p = put_varint(p, zigzag((int64_t)ref - (int64_t)last->ref));
+    last->ref = ref;
+    return p;
+}
+
+static void save_slot(struct ltn_series *s, ltn_series_ref ref, bool whole, struct last *last,
                       struct ltn_buf *out)
 {
     uint8_t b[RECORD_ROOM];
@@ -154,9 +197,8 @@ static void save_slot(struct ltn_series *s, ltn_series_ref ref, bool whole, uint
     if (whole)
         save_group(s, ltn_slot_group(s, o), out);
     *p++ = whole ? RECORD_SERIES : RECORD_VALUE;
-    p = put_varint(p, ref);
-    *p++ = (uint8_t)((o->flags & SAVED_FLAGS) |
-                     (ltn_slot_group(s, o)->family->state ? FLAG_STATE : 0));
+    p = put_slot(p, last, ref);
+    *p++ = saved_flags(s, o);
     if (whole) {
         uint32_t now_s = ltn_seconds(ltn_now_mono_ns());
         p = put_varint(p, ltn_slot_group(s, o)->id);
@@ -242,7 +284,7 @@ void ltn_series_save_begin(struct ltn_series *s, bool everything)
 
 bool ltn_series_save_next(struct ltn_series *s, struct ltn_buf *out, size_t max_bytes)
 {
-    uint64_t last = 0;
+    struct last last = {0, 0};
     if (s->saving_at == s->saving_count)
         return false;
     begin_blob(s, out);
@@ -264,7 +306,7 @@ bool ltn_series_save_next(struct ltn_series *s, struct ltn_buf *out, size_t max_
 bool ltn_series_save_old(struct ltn_series *s, struct ltn_buf *out, size_t max_bytes,
                          uint64_t *ret_round)
 {
-    uint64_t last = 0;
+    struct last last = {0, 0};
     ltn_series_lock(s);
     if (s->old_at >= s->slot_count) {
         s->old_at = 0;
@@ -429,23 +471,35 @@ static bool is_trusted(const struct ltn_series *s, ltn_series_ref ref)
     return s->trusted == NULL || (s->trusted[ref / 8] >> ref % 8 & 1) != 0;
 }
 
+static ltn_series_ref get_slot(struct reader *r, struct last *last)
+{
+    int64_t ref = (int64_t)last->ref + get_zigzag(r);
+    if (ref <= 0 || ref >= (int64_t)LTN_SLOTS_MAX)
+        r->bad = true;
+    last->ref = r->bad ? 0 : (ltn_series_ref)ref;
+    return last->ref;
+}
+
 /* Time and value into o; NULL: read over them. */
 static void load_value(const struct ltn_series *s, struct slot *o, struct reader *r, unsigned flags,
-                       uint64_t *last)
+                       struct last *last)
 {
-    struct slot v = {.time_ns = *last + (uint64_t)get_zigzag(r)};
+    struct slot v = {.time_ns = last->time_ns + (uint64_t)get_zigzag(r)};
     size_t n = 0;
     const uint8_t *state = NULL;
-    *last = v.time_ns;
+    last->time_ns = v.time_ns;
     if ((flags & FLAG_STATE) != 0) {
         state = get_bytes(r, &n);
     } else {
         if ((flags & SLOT_DELTA) != 0)
             v.start_ns = v.time_ns - (uint64_t)get_zigzag(r);
-        r->bad = r->bad || r->end - r->p < 8;
-        if (!r->bad) {
+        if ((flags & FLAG_WHOLE) != 0) {
+            v.value = (double)get_zigzag(r);
+        } else if (r->end - r->p >= 8) {
             memcpy(&v.value, r->p, 8);
             r->p += 8;
+        } else {
+            r->bad = true;
         }
     }
     if (r->bad || o == NULL)
@@ -465,7 +519,7 @@ static void load_value(const struct ltn_series *s, struct slot *o, struct reader
 }
 
 struct loading {
-    uint64_t last; /* time of the value before */
+    struct last last;
     uint32_t now_s, age_s;
 };
 
@@ -489,15 +543,15 @@ static uint64_t most_slots(const struct ltn_series *s)
 
 static int load_series(struct ltn_series *s, struct reader *r, struct loading *l)
 {
-    uint64_t ref = get_varint(r);
+    ltn_series_ref ref = get_slot(r, &l->last);
     unsigned flags = get_byte(r);
     uint64_t id = get_varint(r), age_s = get_varint(r);
     char *labels = get_text(r);
     struct group *g = ltn_map_get_u64(&s->load_groups, id);
     struct slot *o = NULL;
     s->load_defs++;
-    r->bad = r->bad || ref == 0 || ref > most_slots(s);
-    if (r->bad || ltn_series_reach(s, (ltn_series_ref)ref) != 0) {
+    r->bad = r->bad || ref > most_slots(s);
+    if (r->bad || ltn_series_reach(s, ref) != 0) {
         free(labels);
         return r->bad ? 0 : -ENOMEM;
     }
@@ -519,7 +573,7 @@ static int load_series(struct ltn_series *s, struct reader *r, struct loading *l
 
 static void load_later(struct ltn_series *s, struct reader *r, struct loading *l)
 {
-    uint64_t ref = get_varint(r);
+    ltn_series_ref ref = get_slot(r, &l->last);
     unsigned flags = get_byte(r);
     bool known = ref > 0 && ref <= s->slot_count && is_trusted(s, (ltn_series_ref)ref);
     struct slot *o = known ? ltn_slot(s, (ltn_series_ref)ref) : NULL;

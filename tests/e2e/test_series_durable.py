@@ -3,6 +3,7 @@
 
 Over HTTP: a process in which the gRPC module has threads cannot start others reliably."""
 
+import gzip
 import http.client
 import os
 import random
@@ -18,14 +19,16 @@ class Client:
     """Pushes a gauge, a cumulative counter and a delta counter for some keys, as SDKs do: one request at a time, tried again
     with the same bytes until it is acknowledged."""
 
-    def __init__(self, name, keys):
+    def __init__(self, name, keys, compressed=False):
         self.name = name
+        self.compressed = compressed
         self.keys = keys
         self.sequence = 0
         self.time_ns = time.time_ns() - 3_600 * cu.SECOND
         self.total = {k: 0 for k in range(keys)}    # sum of acknowledged deltas
         self.acked = {}                             # key: (gauge, counter)
         self.answers = 0
+        self.headers = {"Content-Encoding": "gzip"} if compressed else {}
         self.body = None
 
     def next(self):
@@ -49,6 +52,7 @@ class Client:
                 p = data.data_points.add(start_time_unix_nano=start, time_unix_nano=self.time_ns, as_int=v)
                 cu.put_attrs(p.attributes, key=f"k{k}", flavour="plain")
         self.body = m.SerializeToString()
+        self.wire = gzip.compress(self.body, 1) if self.compressed else self.body
 
     def acknowledged(self):
         for k, (g, c, d) in self.values.items():
@@ -62,7 +66,7 @@ class Client:
             if self.body is None:
                 self.next()
             try:
-                status, _, response = collector.post("/v1/metrics", self.body)
+                status, _, response = collector.post("/v1/metrics", self.wire, self.headers)
             except (OSError, http.client.HTTPException):
                 time.sleep(0.02)
                 continue
@@ -117,7 +121,8 @@ def load(collector, clients, end):
 
 
 def test_acknowledged_values_survive_kill_9(procs, tmp_path):
-    clients = [Client(f"client-{i}", 40 if i else 400) for i in range(4)]
+    clients = [Client(f"client-{i}", keys, compressed)
+               for i, (keys, compressed) in enumerate([(400, False), (400, True), (40, False), (40, True)])]
     collector = cu.Collector(procs, tmp_path)
     for i in range(4):
         collector.start()
@@ -208,7 +213,7 @@ def test_a_full_queue_is_refused_with_a_hint(procs, tmp_path):
     with sqlite3.connect(collector.db, isolation_level=None) as db:
         db.execute("BEGIN IMMEDIATE")
         first.start()
-        harness.wait_until(lambda: collector.get("/api/v1/ingest")["ingest"]["in_flight"] == 1)
+        harness.wait_until(lambda: collector.get("/api/v1/ingest")["ingest"]["points_received"] == 1)
         status, headers, _ = collector.post("/v1/metrics", bodies[1])
         assert status == 503 and int(headers["retry-after"]) >= 1
         ingest = collector.get("/api/v1/ingest")["ingest"]

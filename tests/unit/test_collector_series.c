@@ -155,17 +155,17 @@ static void the_log_stays_bounded(void **state)
     struct both b = open_both();
     uint64_t written = 0;
     for (uint64_t t = 1; t <= 1500; t++) {
-        for (unsigned i = 0; i < 400; i++)
+        for (unsigned i = 0; i < 2000; i++)
             add(&b, i, t);
         assert_int_equal(commit(&b), 0);
-        written += 400 * 15;
+        written += (uint64_t)2000 * 7;
     }
     int64_t bytes = ask("SELECT sum(length(body)) FROM series_log");
-    assert_true(written > (uint64_t)8 << 20);
-    assert_true(bytes < 3 << 20);
+    assert_true(written > (uint64_t)20 << 20);
+    assert_true(bytes < 10 << 20);
     close_both(&b);
     b = open_both();
-    for (unsigned i = 0; i < 400; i++)
+    for (unsigned i = 0; i < 2000; i += 100)
         shows(&b, i, 1500);
     /* It goes on like that after the start. */
     for (uint64_t t = 1501; t <= 2000; t++) {
@@ -173,7 +173,7 @@ static void the_log_stays_bounded(void **state)
             add(&b, i, t);
         assert_int_equal(commit(&b), 0);
     }
-    assert_true(ask("SELECT sum(length(body)) FROM series_log") < 3 << 20);
+    assert_true(ask("SELECT sum(length(body)) FROM series_log") < 10 << 20);
     close_both(&b);
     b = open_both();
     shows(&b, 7, 2000);
