@@ -3,14 +3,15 @@
  * Group commit of requests that only changed series. Their values are in the table of series
  * already, and every commit writes what changed in the table; so the requests wait, all together,
  * for one commit that begins after them. While it is on its way the next ones gather. Under load
- * commits are kept a millisecond apart: each has its price, and a series that changed many
- * times in between is written once.
+ * commits are kept a millisecond, or some thousand values, apart: each has its price, and a
+ * series that changed many times in between is written once.
  */
 #include "base/clock.h"
 #include "base/err.h"
 #include "ingest/request.h"
 
-#define APART_NS (1 * LTN_NS_PER_MS)
+#define APART_NS     (1 * LTN_NS_PER_MS)
+#define APART_VALUES 8192u
 
 static void kick(struct ltn_ingest_group *g);
 

@@ -12,6 +12,7 @@
 #include "base/chan.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "sql/checkpoint.h"
 #include "sql/claim.h"
 #include "store/internal.h"
 
@@ -36,7 +37,8 @@ struct ltn_store {
     char path[LTN_DB_PATH_BYTES];
     struct ltn_db_claim claim;
     struct ltn_writer w; /* its db is NULL while the database cannot be begun anew */
-    bool noticed;        /* that; said once */
+    struct ltn_db_checkpointer *checkpointer; /* of that db */
+    bool noticed;                             /* that; said once */
     struct ltn_chan *chan;
     pthread_t thread;
     _Atomic bool running;
@@ -112,6 +114,14 @@ static size_t free_waiting(struct waiting *w)
 
 /* ---- the file ---- */
 
+static void close_database(struct ltn_store *s)
+{
+    ltn_db_checkpointer_free(s->checkpointer, s->w.db);
+    s->checkpointer = NULL;
+    ltn_db_close(s->w.db);
+    s->w.db = NULL;
+}
+
 static int open_database(struct ltn_store *s, char *ret_moved, struct ltn_errinfo *info)
 {
     struct ltn_db_opts db = {.path = s->path, .sync_full = s->opts.sync_full};
@@ -120,10 +130,10 @@ static int open_database(struct ltn_store *s, char *ret_moved, struct ltn_errinf
         rc = ltn_db_migrate(s->w.db, ltn_store_migrations, ltn_store_migration_count, info);
     if (rc == 0 && (rc = ltn_logs_open(&s->w)) != 0)
         (void)ltn_errinfo_set(info, rc, "%s: %s", s->path, ltn_db_message(s->w.db));
-    if (rc != 0) {
-        ltn_db_close(s->w.db);
-        s->w.db = NULL;
-    }
+    if (rc != 0)
+        close_database(s);
+    else
+        s->checkpointer = ltn_db_checkpointer_new(s->w.db);
     return rc;
 }
 
@@ -142,8 +152,7 @@ static int reopen_database(struct ltn_store *s, int why, struct ltn_errinfo *inf
     bool lost = s->w.db == NULL || ltn_db_moved(s->w.db);
     if (s->w.db != NULL)
         ltn_db_claim_file(&s->claim, s->w.db);
-    ltn_db_close(s->w.db);
-    s->w.db = NULL;
+    close_database(s);
     ltn_writer_forget(&s->w);
     int rc = open_database(s, moved, info);
     if (rc != 0) {
@@ -467,7 +476,7 @@ void ltn_store_free(struct ltn_store *s)
     if (s->chan != NULL)
         ltn_chan_free(s->chan, NULL);
     ltn_map_done(&s->w.ids.map, NULL);
-    ltn_db_close(s->w.db);
+    close_database(s);
     ltn_db_claim_done(&s->claim);
     (void)pthread_mutex_destroy(&s->lock);
     free(s);

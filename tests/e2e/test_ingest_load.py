@@ -72,4 +72,4 @@ def test_windows_of_agents(collector):
 def test_open_loop_keeps_its_rate(collector):
     r = load(collector, "--rate", "50", "--rounds", "2")
     assert r["used_up"] and r["sent"] == 20 and r["given_up"] == 0
-    assert r["seconds"] > 19 / 50
+    assert r["seconds"] >= 0.37  # 20 requests, 20 ms apart

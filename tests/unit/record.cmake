@@ -2,7 +2,7 @@
 ltn_test(test_conf_sources test_conf_sources.c)
 target_link_libraries(test_conf_sources PRIVATE ltn_conf)
 
-foreach(topic claim db failures query)
+foreach(topic checkpoint claim db failures query)
     ltn_test(test_sql_${topic} test_sql_${topic}.c)
     target_link_libraries(test_sql_${topic} PRIVATE ltn_sql)
 endforeach()
