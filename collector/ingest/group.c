@@ -58,6 +58,7 @@ static void send(struct ltn_ingest_group *g, uint64_t now_ns)
     struct ltn_ingest_request *all = g->forming;
     g->forming = NULL;
     g->forming_end = &g->forming;
+    g->forming_values = 0;
     g->item = (struct ltn_store_item){NULL, on_done};
     g->sent_ns = now_ns;
     int rc = ltn_store_put(g->store, &g->item, sizeof(*g));
@@ -76,12 +77,14 @@ static void on_timer(void *arg)
 
 static void kick(struct ltn_ingest_group *g)
 {
-    if (g->busy || g->stopped || g->forming == NULL || g->timer.slot != 0)
+    if (g->busy || g->stopped || g->forming == NULL)
         return;
     uint64_t now = ltn_now_mono_ns();
-    if (now - g->sent_ns < APART_NS &&
-        ltn_loop_timer_at(g->loop, &g->timer, g->sent_ns + APART_NS, on_timer, g) == 0)
+    bool soon = now - g->sent_ns < APART_NS && g->forming_values < APART_VALUES;
+    if (soon && (g->timer.slot != 0 ||
+                 ltn_loop_timer_at(g->loop, &g->timer, g->sent_ns + APART_NS, on_timer, g) == 0))
         return;
+    ltn_loop_timer_stop(g->loop, &g->timer);
     send(g, now);
 }
 
@@ -95,6 +98,7 @@ void ltn_ingest_group_add(struct ltn_ingest_group *g, struct ltn_ingest_request 
     r->next = NULL;
     *g->forming_end = r;
     g->forming_end = &r->next;
+    g->forming_values += r->result.samples;
     kick(g);
 }
 

@@ -69,6 +69,7 @@ struct ltn_ingest_group {
     struct ltn_store *store;
     struct ltn_timer timer;
     struct ltn_ingest_request *forming, **forming_end;
+    size_t forming_values;
     struct ltn_ingest_request *flying; /* with the store now */
     uint64_t sent_ns;
     bool busy, stopped;
