@@ -276,7 +276,8 @@ static struct ltn_attached *find_file(struct ltn_probes *p, uint32_t lib_id)
 /* The same file may be seen through several overlay mounts, and be named by the user and mapped by
  * a process. Is it one whose links we have? Its id, or 0. Where numbers do not tell, a breakpoint
  * in the process's memory does; that needs the right to trace it, which Yama can take from
- * everybody. */
+ * everybody. Only overlays are asked that: of a copy that is a file of its own, a breakpoint would
+ * be somebody else's. */
 static uint32_t covering_twin(const struct ltn_probes *p, const struct ltn_lib *lib,
                               const struct ltn_attached *own, uint64_t offset_bytes)
 {
@@ -290,7 +291,9 @@ static uint32_t covering_twin(const struct ltn_probes *p, const struct ltn_lib *
         if (ltn_file_id_same(&a->file, &own->file)) {
             return a->lib_id;
         }
-        likely = likely == 0 ? a->lib_id : likely;
+        if (likely == 0 && (a->file.overlay || own->file.overlay)) {
+            likely = a->lib_id;
+        }
     }
     bool probed = likely != 0 && lib->user_count > 0 &&
                   ltn_lib_is_probed(lib, lib->users[0].pid, offset_bytes) == 1;
