@@ -64,13 +64,13 @@ def test_memory_while_processes_come_and_go(procs, tmp_path):
     agent.wait_window(3)
     before = churn.held(agent)
     rss = []
-    for _ in range(4):
-        end = time.monotonic() + (15 if os.environ.get("LTN_TEST_LONG") else 4)
+    for _ in range(6):
+        end = time.monotonic() + (15 if os.environ.get("LTN_TEST_LONG") else 3)
         while time.monotonic() < end:
             c.wave(copies=c.random.random() < 0.2)
         rss.append(settled(agent, before)["rss_kib"])
     print(f"{c.started} processes, {c.copies} copies: resident memory {rss} KiB")
-    # A leak grows all the time; what the allocator keeps of the busiest moment does not.
+    # A leak grows all the time; what the allocator keeps of the busiest moment does not, and goes back now and then.
     assert min(b - a for a, b in zip(rss, rss[1:])) < 256, rss
     assert rss[-1] < 96 * 1024
     agent.stop()
