@@ -523,7 +523,9 @@ int ltn_series_resolve(struct ltn_series *s, const struct ltn_series_desc *d,
         s->stats.refused++;
     if (rc != 0)
         return rc;
-    ltn_slot(s, *ret)->seen_s = ltn_seconds(now_ns);
+    struct slot *o = ltn_slot(s, *ret);
+    if ((o->flags & SLOT_HAS) == 0)
+        o->seen_s = ltn_seconds(now_ns); /* a new one; the others when a value is taken */
     ltn_series_raw_put(s, key, *ret);
     return 0;
 }
@@ -561,9 +563,13 @@ static void take_one(struct ltn_series *s, const struct ltn_series_sample *p, ui
 {
     struct slot *o = ltn_slot(s, p->ref);
     s->stats.points++;
-    o->seen_s = now_s;
     bool overflow = (o->flags & SLOT_OVERFLOW) != 0;
-    if (p->time_ns != 0 && p->time_ns <= o->time_ns && !overflow) {
+    bool older = p->time_ns != 0 && p->time_ns < o->time_ns && !overflow;
+    /* An older one does not keep the series: after one value from a clock that was ahead it could
+     * never be set again. */
+    if (!older)
+        o->seen_s = now_s;
+    if (older || (p->time_ns != 0 && p->time_ns == o->time_ns && !overflow)) {
         s->stats.late++;
         return;
     }

@@ -126,8 +126,9 @@ struct ltn_series_sample {
 /* Takes values. One as old as its series' last or older changes nothing. A delta adds when it
  * begins where the last ended (or does not say), sets the series to itself when it is the first or
  * when a gap lies before it, and adds and is counted when it overlaps. Also marks the series as
- * seen. Takes the lock, and lets it go in between. 0, or LTN_ERR_BUSY when a series expired between
- * find and now (the others were taken): the same points again then find or make all of them. */
+ * seen, but for values older than its last. Takes the lock, and lets it go in between. 0, or
+ * LTN_ERR_BUSY when a series expired between find and now (the others were taken): the same points
+ * again then find or make all of them. */
 int ltn_series_take(struct ltn_series *s, const struct ltn_series_sample *samples, size_t n,
                     uint64_t now_ns) ltn_must_check;
 

@@ -192,6 +192,33 @@ static void forgets_what_is_not_set_any_more(void **state)
     ltn_series_free(s);
 }
 
+static int at(struct ltn_series *s, double v, uint64_t time_s, uint64_t now_s)
+{
+    const struct ltn_series_point p = {
+        .desc = {.family = "x", .type = LTN_PROM_GAUGE, .labels = "a=\"1\""},
+        .value = v,
+        .time_ns = time_s * LTN_NS_PER_S};
+    return ltn_series_set(s, &p, now_s * LTN_NS_PER_S);
+}
+
+static void a_clock_that_was_ahead_is_outlived(void **state)
+{
+    (void)state;
+    const struct ltn_series_opts o = {.expire_ns = 300 * LTN_NS_PER_S};
+    struct ltn_series *s = ltn_series_new(&o);
+    assert_int_equal(at(s, 7, 100000, 10), 0);
+    for (uint64_t now = 20; now <= 300; now += 20)
+        assert_int_equal(at(s, 1, 1000 + now, now), 0); /* older: changes nothing, keeps nothing */
+    shows(s, "# TYPE x gauge\nx{a=\"1\"} 7\n");
+    ltn_series_expire(s, 311 * LTN_NS_PER_S);
+    assert_int_equal(at(s, 2, 1320, 320), 0);
+    shows(s, "# TYPE x gauge\nx{a=\"1\"} 2\n");
+    assert_int_equal(at(s, 3, 1320, 600), 0); /* repeated: not set, but seen */
+    ltn_series_expire(s, 640 * LTN_NS_PER_S);
+    shows(s, "# TYPE x gauge\nx{a=\"1\"} 2\n");
+    ltn_series_free(s);
+}
+
 static void nothing_expires_under_a_walk(void **state)
 {
     (void)state;
@@ -836,6 +863,7 @@ int main(void)
         cmocka_unit_test(overflows_into_one_series),
         cmocka_unit_test(refuses_conflicts_and_too_many_families),
         cmocka_unit_test(forgets_what_is_not_set_any_more),
+        cmocka_unit_test(a_clock_that_was_ahead_is_outlived),
         cmocka_unit_test(nothing_expires_under_a_walk),
         cmocka_unit_test(keys_of_the_same_labels_lead_to_one_series),
         cmocka_unit_test(keys_of_what_expired_are_gone_the_others_stay),
