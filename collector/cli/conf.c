@@ -327,7 +327,7 @@ static int check_exposure(const struct ltn_collector_conf *c)
         return LTN_EXIT_OK;
     (void)fprintf(stderr,
                   "lanterne-collector: %s can be reached from other machines: give --token-file "
-                  "FILE, or --insecure-no-token if that is meant\n",
+                  "FILE, or --insecure-no-auth if that is meant\n",
                   open);
     return LTN_EXIT_USAGE;
 }

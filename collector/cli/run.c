@@ -11,6 +11,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/descriptors.h"
+#include "cli/watch.h"
 #include "conf/command.h"
 #include "fleet/fleet.h"
 #include "http/library.h"
@@ -42,7 +44,7 @@ struct service {
     struct ltn_fleet *fleet;
     struct ltn_alerts *alerts; /* NULL without a target */
     struct ltn_series *series;
-    uint64_t conflicts; /* of types, told so far */
+    struct ltn_collector_watch watch;
     struct ltn_http_budget *budget, *api_budget;
     struct ltn_http_server *otlp, *api;
     struct ltn_ingest *ingest;
@@ -89,21 +91,6 @@ static void on_window_length(void *ctx, const char *node, uint64_t agent_window_
                  node, (double)agent_window_ns / 1e9, (double)s->fleet->opts.window_ns / 1e9);
 }
 
-/* Twice a minute at most: a client that is refused is refused with every push. */
-static void log_conflicts(struct service *s)
-{
-    struct ltn_series_stats st;
-    char family[256];
-    ltn_series_stats(s->series, &st);
-    if (st.type_conflicts == s->conflicts)
-        return;
-    ltn_series_last_conflict(s->series, family, sizeof(family));
-    ltn_log_warn("%llu points of clients refused: another metric has their name, or one of its "
-                 "samples has, with another type; the last one: %s",
-                 (unsigned long long)(st.type_conflicts - s->conflicts), family);
-    s->conflicts = st.type_conflicts;
-}
-
 static void on_tick(void *arg)
 {
     struct service *s = arg;
@@ -113,8 +100,9 @@ static void on_tick(void *arg)
     if (ltn_now_mono_ns() - s->expired_ns >= EXPIRE_EVERY_NS) {
         s->expired_ns = ltn_now_mono_ns();
         ltn_series_expire(s->series, ltn_now_mono_ns());
-        log_conflicts(s);
+        ltn_collector_watch_losses(&s->watch);
     }
+    ltn_collector_watch_disk(&s->watch);
     if (now - s->polled_ns >= POLL_EVERY_NS) {
         s->polled_ns = now;
         ltn_access_poll(s->access);
@@ -251,6 +239,12 @@ static int make_servers(struct service *s, struct ltn_errinfo *info)
     struct ltn_http_conf otlp = hc;
     otlp.max_response_bytes = OTLP_RESPONSE_BYTES;
     ltn_collector_apply_limits(&s->conf->limits, &otlp);
+    uint32_t room = ltn_collector_descriptors(otlp.max_connections);
+    if (room < otlp.max_connections)
+        ltn_log_warn("the limit of open files has room for %u connections of the %u of "
+                     "otlp.max_connections; raise it (ulimit -n, LimitNOFILE)",
+                     room, otlp.max_connections);
+    otlp.max_connections = room;
     ltn_access_guard_otlp(s->access, &otlp);
     s->budget = ltn_http_budget_new((size_t)s->conf->limits.memory_bytes);
     s->otlp = ltn_http_server_new(s->loop, &otlp, s->budget);
@@ -282,6 +276,8 @@ static int make_servers(struct service *s, struct ltn_errinfo *info)
                                   .otlp_server = s->otlp,
                                   .api_server = s->api,
                                   .started_ns = ltn_now_unix_ns()};
+    s->watch = (struct ltn_collector_watch){
+        .store = s->store, .series = s->series, .otlp = s->otlp, .api = s->api, .db = s->conf->db};
     int rc = ltn_ingest_routes(s->ingest, s->otlp);
     if (rc == 0)
         rc = ltn_query_hub_route(s->hub, s->otlp);

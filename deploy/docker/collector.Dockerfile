@@ -36,5 +36,5 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=30s --timeout=5s --start-period=30s --retries=3 \
     CMD ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/8420 && printf 'GET /healthz HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n' >&3 && head -n 1 <&3 | grep -q ' 200'"]
 ENTRYPOINT ["/usr/bin/lanterne-collector"]
-# Reachable from outside the container, so it wants --token-file FILE (or --insecure-no-token) besides these.
+# Reachable from outside the container, so it wants --token-file FILE (or --insecure-no-auth) besides these.
 CMD ["--otlp-listen=0.0.0.0:4317", "--otlp-listen=0.0.0.0:4318", "--api-listen=0.0.0.0:8420"]

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the log tells of things that go wrong while the collector runs: each once when it begins or
+ * twice a minute at most, since counters say how often. Loop thread. */
+#ifndef LTN_COLLECTOR_WATCH_H
+#define LTN_COLLECTOR_WATCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "http/server.h"
+#include "prom/series.h"
+#include "store/store.h"
+
+struct ltn_collector_watch {
+    /* borrowed; set before the first look */
+    struct ltn_store *store;
+    struct ltn_series *series;
+    struct ltn_http_server *otlp, *api;
+    const char *db;
+    /* told so far */
+    bool unwritable;
+    uint64_t conflicts, overflowed, refused, pruned_bytes, accept_errors;
+};
+
+/* Whether the database can be written: for every tick. */
+void ltn_collector_watch_disk(struct ltn_collector_watch *w);
+
+/* What was lost or not let in since the last call: for twice a minute. */
+void ltn_collector_watch_losses(struct ltn_collector_watch *w);
+
+#endif /* LTN_COLLECTOR_WATCH_H */
