@@ -203,7 +203,10 @@ static int explain_failure(const struct ltn_query_collector *q, const struct ltn
     }
     json_decref(root);
     if (r->status == 401) {
-        (void)fprintf(err, "lanterne: %s: wrong or missing token (--token-file)\n", q->url);
+        (void)fprintf(err,
+                      "lanterne: %s: wrong or missing token (--token-file) or client certificate "
+                      "(--cert-file, --key-file)\n",
+                      q->url);
     } else if (r->status != 0) {
         (void)fprintf(err, "lanterne: %s: %s (HTTP status %d)\n", q->url,
                       text[0] != '\0' ? text : "no answer", r->status);

@@ -76,6 +76,10 @@ static uint64_t grown(struct ltn_health_state *s, uint64_t count, uint64_t now_n
 
 static const char *push_advice(const struct ltn_push_stats *p)
 {
+    if (strstr(p->last_error, "client certificate") != NULL) {
+        return "give it with --collector-cert-file and --collector-key-file, and https:// in "
+               "--collector";
+    }
     if (p->wrong_credentials) {
         return "the collector does not accept this agent's token; give the right one with "
                "--token-file";
@@ -89,6 +93,14 @@ static const char *push_advice(const struct ltn_push_stats *p)
         return "is the host in --collector right, and does DNS know it?";
     }
     return "does the collector run, and is --collector its OTLP address?";
+}
+
+/* What is refused for good because it was sent to something else. */
+static const char *refusal_advice(const char *refusal)
+{
+    bool elsewhere = strstr(refusal, "unknown path") != NULL || strstr(refusal, "404") != NULL ||
+                     strstr(refusal, "405") != NULL;
+    return elsewhere ? "; is --collector its OTLP address (usually port 4317)?" : "";
 }
 
 static void look_push(struct ltn_health *h, uint64_t now_ns, const struct ltn_push_stats *p,
@@ -118,8 +130,8 @@ static void look_push(struct ltn_health *h, uint64_t now_ns, const struct ltn_pu
     uint64_t more = grown(&h->refused, p->refused, now_ns);
     if (more > 0) {
         say(l, LTN_LOG_WARN,
-            "the collector refused %" PRIu64 " more requests for good, they are dropped: %s", more,
-            p->last_refusal);
+            "the collector refused %" PRIu64 " more requests for good, they are dropped: %s%s",
+            more, p->last_refusal, refusal_advice(p->last_refusal));
     }
     more = grown(&h->rejected, p->rejected_points, now_ns);
     if (more > 0) {

@@ -48,7 +48,7 @@ static int authorize_otlp(void *arg, const struct ltn_http_request *req, uint64_
     const char *cluster = NULL;
     /* Over TLS the handshake has seen to it; what comes in cleartext has none. */
     if (a->otlp_wants_cert && ltn_http_identity(req)[0] == '\0') {
-        return LTN_ERR_UNAUTHENTICATED;
+        return LTN_ERR_CERTIFICATE;
     }
     int rc = check_token(a, req, &cluster);
     *ret_tag = (uint64_t)(uintptr_t)cluster; /* read by ltn_scope_cluster() */
@@ -62,10 +62,10 @@ static int authorize_api(void *arg, const struct ltn_http_request *req, uint64_t
     const char *cluster = NULL;
     (void)ret_tag;
     if (a->api_wants_cert && ltn_http_identity(req)[0] == '\0') {
-        return LTN_ERR_UNAUTHENTICATED;
+        return LTN_ERR_CERTIFICATE;
     }
     int rc = check_token(a, req, &cluster);
-    return rc == 0 && cluster != NULL ? LTN_ERR_FORBIDDEN : rc;
+    return rc == 0 && cluster != NULL ? LTN_ERR_SCOPE : rc;
 }
 
 static void guard(struct ltn_access *a, struct ltn_http_conf *hc, struct ltn_tls_server *tls)

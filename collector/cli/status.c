@@ -107,8 +107,15 @@ static int ask(const struct status_conf *c, const char *token)
     }
     if (ltn_http_client_call(client, &call, &r) == 0)
         code = ltn_fd_write_all(1, r.body, r.body_len) == 0 ? LTN_EXIT_OK : LTN_EXIT_CANNOT;
-    else if (r.status == 401 || r.status == 403)
-        (void)fprintf(stderr, "lanterne-collector: %s: wrong or missing token (--token-file)\n",
+    else if (r.status == 401)
+        (void)fprintf(stderr,
+                      "lanterne-collector: %s: wrong or missing token (--token-file) or client "
+                      "certificate (--cert-file, --key-file)\n",
+                      url);
+    else if (r.status == 403)
+        (void)fprintf(stderr,
+                      "lanterne-collector: %s: this token may not read; one of a single cluster "
+                      "only pushes\n",
                       url);
     else if (r.status != 0)
         (void)fprintf(stderr, "lanterne-collector: %s: HTTP status %d\n", url, r.status);

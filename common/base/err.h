@@ -40,7 +40,9 @@
     X(FRAMING, -10023, 13, 400, 0, "broken gRPC framing")                                          \
     X(MESSAGES, -10024, 12, 400, 0, "exactly one message is expected")                             \
     X(SLOW, -10025, 4, 408, 0, "request came too slowly")                                          \
-    X(RESPONSE, -10026, 8, 500, 0, "response over the size limit")
+    X(RESPONSE, -10026, 8, 500, 0, "response over the size limit")                                 \
+    X(CERTIFICATE, -10027, 16, 401, 0, "a client certificate is needed, over TLS")                 \
+    X(SCOPE, -10028, 7, 403, 0, "the token is of one cluster, this needs one of all")
 
 enum ltn_err {
 #define LTN_ERR_ENUM(name, value, grpc, http, retry, text) LTN_ERR_##name = (value),

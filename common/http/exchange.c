@@ -74,6 +74,8 @@ static void count_refusal(struct ltn_http_server *s, int rc)
         break;
     case LTN_ERR_UNAUTHENTICATED:
     case LTN_ERR_FORBIDDEN:
+    case LTN_ERR_CERTIFICATE:
+    case LTN_ERR_SCOPE:
         LTN_COUNT(s, refused_auth);
         break;
     default:

@@ -37,6 +37,8 @@ ROWS = {
     "CORRUPT": (500, 15, "stored data is damaged", {}, {}),
     "INTERNAL": (500, 13, "internal error", {}, {}),
     "RESPONSE": (500, 8, "response over the size limit", {}, {}),
+    "CERTIFICATE": (401, 16, "a client certificate is needed, over TLS", {}, {}),
+    "SCOPE": (403, 7, "the token is of one cluster, this needs one of all", {}, {}),
     "BUSY": (503, 14, "queue full, try again", {}, {}),
     "CLOSED": (503, 14, "connection closed", {}, {}),
     "DISK": (503, 14, "database cannot be written", {}, {}),
