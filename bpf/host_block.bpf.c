@@ -68,6 +68,24 @@ int on_bio_queue(struct bpf_raw_tracepoint_args *ctx)
     return 0;
 }
 
+/* What is too large for the disk is cut: the front becomes a bio of its own, of which no notice
+ * says that it was handed in, and whose private field leads to the one it was cut from. */
+SEC("raw_tp/block_split")
+int on_bio_split(struct bpf_raw_tracepoint_args *ctx)
+{
+    if (host_is_down()) {
+        return 0;
+    }
+    ltn_u64 front = ((ltn_u64 *)ctx)[0];
+    ltn_u64 from = (ltn_u64)BPF_CORE_READ((struct bio *)front, bi_private);
+    ltn_u32 *known = bpf_map_lookup_elem(&block_owners, &from);
+    if (known) {
+        ltn_u32 owner = *known;
+        bpf_map_update_elem(&block_owners, &front, &owner, BPF_ANY);
+    }
+    return 0;
+}
+
 static __always_inline ltn_u32 owner_of(struct request *rq)
 {
     ltn_u64 bio = (ltn_u64)BPF_CORE_READ(rq, bio);
@@ -77,8 +95,7 @@ static __always_inline ltn_u32 owner_of(struct request *rq)
         bpf_map_delete_elem(&block_owners, &bio);
         return tgid;
     }
-    /* A flush, or the first part of a bio that was split: issued by the thread itself, as a rule.
-     */
+    /* A flush: issued by the thread itself, as a rule. */
     ltn_u32 tgid = (ltn_u32)(bpf_get_current_pid_tgid() >> 32);
     return host_of(tgid) ? tgid : 0;
 }
@@ -179,13 +196,19 @@ static __always_inline void add_to_owner(const struct ltn_block_key *key, ltn_u6
     }
 }
 
-/* The driver gave it back to the queue: it will be issued again. */
+/* The driver gave it back to the queue, for want of room as a rule: it will be issued again, by a
+ * thread of the kernel. */
 SEC("raw_tp/block_rq_requeue")
 int on_block_requeue(struct bpf_raw_tracepoint_args *ctx)
 {
     ltn_u64 at = ((ltn_u64 *)ctx)[0];
     struct ltn_block_in_flight *r = bpf_map_lookup_elem(&block_in_flight, &at);
     if (r) {
+        ltn_u64 bio = (ltn_u64)BPF_CORE_READ((struct request *)at, bio);
+        ltn_u32 owner = r->key.tgid;
+        if (bio) {
+            bpf_map_update_elem(&block_owners, &bio, &owner, BPF_ANY);
+        }
         change_depth(&r->key, (ltn_u64)-1);
         bpf_map_delete_elem(&block_in_flight, &at);
     }

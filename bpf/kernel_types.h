@@ -110,7 +110,9 @@ struct gendisk {
 struct request_queue {
     struct gendisk *disk;
 };
-struct bio;
+struct bio {
+    void *bi_private;
+};
 struct request {
     struct request_queue *q;
     struct bio *bio;

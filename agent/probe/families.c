@@ -49,6 +49,7 @@ struct program {
 
 static const struct program programs[] = {
     {LTN_HOST_BLOCK, TP, "block_bio_queue", 1, false, ALWAYS, PROGRAM(on_bio_queue)},
+    {LTN_HOST_BLOCK, TP, "block_split", 1, true, ALWAYS, PROGRAM(on_bio_split)},
     {LTN_HOST_BLOCK, TP, "block_rq_issue", 1, false, ALWAYS, PROGRAM(on_block_issue)},
     {LTN_HOST_BLOCK, TP, "block_rq_complete", 3, false, ALWAYS, PROGRAM(on_block_complete)},
     {LTN_HOST_BLOCK, TP, "block_rq_requeue", 1, true, ALWAYS, PROGRAM(on_block_requeue)},

@@ -83,6 +83,27 @@ def test_reads_belong_to_the_process_that_issued_them(procs, tmp_path, big_file)
     assert others - others_before >= READS * BLOCK, "what is nobody's is in the sums of the disk"
 
 
+def test_what_the_disk_gets_in_parts_has_one_owner(procs, tmp_path, big_file):
+    """One read of all of it, into small pages: more than one request can hold."""
+    host.require()
+    disk = disk_of(big_file)
+    sim = cap.Sim(procs, tmp_path)
+    agent = cap.Agent(procs, tmp_path)
+    load = host.Load(sim, tmp_path, f"""
+buffer = mmap.mmap(-1, {BLOCK * READS})
+fd = os.open(sys.argv[3], os.O_RDONLY | os.O_DIRECT)
+for _ in range(5):
+    assert os.preadv(fd, [buffer], 0) == {BLOCK * READS}
+os.close(fd)
+""", words=(big_file,))
+    before = host.sums_now(agent, load.pid)["block_read_bytes"]
+    load.finish()
+    agent.stop()
+    mine = reads_of(agent, disk, f"pid = {load.pid}")
+    assert mine["bytes"] == 5 * READS * BLOCK + before, "every byte, once"
+    assert mine["n"] > 5, "the disk took it whole"
+
+
 def test_what_the_cache_answers_is_no_block_io(procs, tmp_path, big_file):
     host.require()
     disk = disk_of(big_file)
