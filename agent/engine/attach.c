@@ -47,6 +47,36 @@ static void note_failure(struct ltn_attach *a, uint32_t lib_id, const struct ltn
     }
 }
 
+static struct ltn_attach_wait *waits(struct ltn_attach *a, uint32_t lib_id)
+{
+    for (size_t i = 0; i < a->waiting_count; i++) {
+        if (a->waiting[i].lib_id == lib_id) {
+            return &a->waiting[i];
+        }
+    }
+    return NULL;
+}
+
+static void wait_for_turn(struct ltn_attach *a, uint32_t lib_id, uint64_t mapped_ns)
+{
+    a->pending = true;
+    if (waits(a, lib_id) == NULL && a->waiting_count < LTN_UNATTACHED_MAX) {
+        a->waiting[a->waiting_count++] = (struct ltn_attach_wait){
+            .lib_id = lib_id, .since_ns = mapped_ns != 0 ? mapped_ns : ltn_now_mono_ns()};
+    }
+}
+
+/* Ends the wait; since when it lasted, 0 when there was none. */
+static uint64_t end_wait(struct ltn_attach *a, uint32_t lib_id)
+{
+    struct ltn_attach_wait *w = waits(a, lib_id);
+    uint64_t since_ns = w != NULL ? w->since_ns : 0;
+    if (w != NULL) {
+        *w = a->waiting[--a->waiting_count];
+    }
+    return since_ns;
+}
+
 void ltn_attach_lib(struct ltn_attach *a, const struct ltn_lib *lib, uint64_t mapped_ns)
 {
     struct ltn_errinfo info = {0};
@@ -55,7 +85,8 @@ void ltn_attach_lib(struct ltn_attach *a, const struct ltn_lib *lib, uint64_t ma
     }
     int rc = ltn_probes_attach(a->probes, lib, &info);
     if (rc == -ESRCH || rc == -EBUSY) {
-        a->pending = true; /* its process ended sooner: is there another one? or not yet */
+        /* Its process ended sooner: is there another one? Or not yet: its old links still close. */
+        wait_for_turn(a, lib->id, mapped_ns);
         return;
     }
     if (rc < 0) {
@@ -64,6 +95,8 @@ void ltn_attach_lib(struct ltn_attach *a, const struct ltn_lib *lib, uint64_t ma
     }
     forget(a, lib->id);
     a->attached_total++;
+    uint64_t since_ns = end_wait(a, lib->id);
+    mapped_ns = since_ns != 0 ? since_ns : mapped_ns;
     if (mapped_ns == 0) {
         ltn_log_debug("attached to %s: %d functions", lib->path, rc);
         return;
@@ -78,6 +111,7 @@ void ltn_attach_lib(struct ltn_attach *a, const struct ltn_lib *lib, uint64_t ma
 void ltn_attach_gone(struct ltn_attach *a, const struct ltn_lib *lib)
 {
     forget(a, lib->id);
+    (void)end_wait(a, lib->id);
     if (ltn_probes_has(a->probes, lib->id)) {
         a->detached_total++;
         a->pending = ltn_probes_detach(a->probes, lib->id) || a->pending;

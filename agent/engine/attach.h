@@ -25,6 +25,12 @@ struct ltn_unattached {
     char why[LTN_ERRINFO_BYTES]; /* names the file */
 };
 
+/* A file that waits for its probes, and since when. */
+struct ltn_attach_wait {
+    uint32_t lib_id;
+    uint64_t since_ns; /* CLOCK_MONOTONIC */
+};
+
 /* Zero, but for probes, at the start. */
 struct ltn_attach {
     struct ltn_probes *probes;
@@ -36,6 +42,8 @@ struct ltn_attach {
     uint64_t detached_total;
     uint64_t delay_max_ns; /* longest time from a file's mapping until its probes were in place */
     uint64_t next_try_ns;
+    struct ltn_attach_wait waiting[LTN_UNATTACHED_MAX];
+    size_t waiting_count;
     bool pending; /* some file is to be attached at the next occasion */
 };
 
