@@ -41,6 +41,7 @@ struct ltn_conf_strings {
 #define LTN_CONF_HIDDEN    0x01 /* not in --help */
 #define LTN_CONF_FLAG_ONLY 0x02 /* neither file nor environment */
 #define LTN_CONF_NOT_EMPTY 0x04 /* text and lists must not be empty in the end */
+#define LTN_CONF_NARROWS   0x08 /* an empty text would mean more than any other: refused */
 
 struct ltn_conf_key {
     const char *key; /* lower case, digits, '_' and '.' */

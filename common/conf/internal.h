@@ -24,6 +24,7 @@ struct ltn_conf_text {
     const char *source;
     bool add;
     bool whole;
+    bool is_default;
 };
 int ltn_conf_set_value(const struct ltn_conf_key *k, void *target, const struct ltn_conf_text *v,
                        struct ltn_errinfo *info) ltn_must_check;

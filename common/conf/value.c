@@ -284,6 +284,11 @@ int ltn_conf_set_value(const struct ltn_conf_key *k, void *target, const struct 
     int rc = 0;
     bool b;
     int e;
+    if ((k->flags & LTN_CONF_NARROWS) != 0 && v->text[0] == '\0' && !v->is_default) {
+        return ltn_errinfo_set(info, LTN_ERR_CONFIG,
+                               "%s: %s: nothing given; leave it out if no limit is meant",
+                               v->source, k->key);
+    }
     switch (k->type) {
     case LTN_CONF_BOOL:
         if (!parse_bool(v->text, &b)) {
@@ -382,8 +387,9 @@ int ltn_conf_init(const struct ltn_conf_table *t, void *target, struct ltn_errin
         if (k->type == LTN_CONF_ENUM && k->def == NULL && k->names != NULL) {
             text = k->names[0];
         }
-        rc = ltn_conf_set_value(k, target,
-                                &(struct ltn_conf_text){.text = text, .source = "default"}, info);
+        rc = ltn_conf_set_value(
+            k, target,
+            &(struct ltn_conf_text){.text = text, .source = "default", .is_default = true}, info);
         if (rc < 0) {
             return rc;
         }
