@@ -357,11 +357,21 @@ static int encode_item(struct ltn_record *r, const struct item *i, struct ltn_ou
     return rc;
 }
 
+static uint64_t calls_lost(const struct ltn_record *r)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < LTN_RECORD_DROPS; i++) {
+        sum += i == LTN_RECORD_DROP_DISABLED ? 0 : atomic_load(&r->flows[KIND_CALLS].dropped[i]);
+    }
+    return sum;
+}
+
 static int write_item(struct ltn_record *r, const struct item *i, struct ltn_outbox_size *size)
 {
     int rc = 0;
     switch (i->kind) {
     case KIND_WINDOW:
+        r->writer.calls_lost = calls_lost(r);
         rc = ltn_writer_window(&r->writer, i->window, i->sequence);
         break;
     case KIND_CALLS:

@@ -494,7 +494,7 @@ static int store_health(struct ltn_writer *w, int64_t window, const struct ltn_a
     ltn_stmt_u64(s, 4, h->records_read);
     ltn_stmt_text(s, 5, ltn_buf_str(&w->blob));
     ltn_stmt_u64(s, 6, h->windows_dropped);
-    ltn_stmt_u64(s, 7, h->records_dropped);
+    ltn_stmt_u64(s, 7, h->records_dropped + w->calls_lost);
     ltn_stmt_u64(s, 8, h->map_bytes);
     ltn_stmt_f64(s, 9, h->cpu_seconds);
     ltn_stmt_u64(s, 10, h->rss_bytes);

@@ -22,6 +22,7 @@ struct ltn_writer {
     struct ltn_map procs;      /* {pid, start} -> struct of the writer */
     struct ltn_map gpus;       /* uuid -> id */
     int64_t next_call_id;
+    uint64_t calls_lost; /* records of calls that never reached the database; kept by its owner */
     struct ltn_buf blob;
 };
 

@@ -222,8 +222,8 @@ static int open_lock(const char *name, const struct ltn_db_opts *opts, struct lt
         }
         rc = fd;
     }
-    rc = ltn_sql_disk_error(rc);
-    return ltn_errinfo_set(info, rc, "%s: %s", name, ltn_err_str(rc));
+    int code = ltn_sql_disk_error(rc);
+    return ltn_errinfo_set(info, code, "%s: %s", name, ltn_err_str(rc));
 }
 
 /* True when the lock that is held still is the one that others would find. */

@@ -22,8 +22,16 @@ static int say(struct ltn_errinfo *info, int rc, const char *path, const char *d
     return ltn_errinfo_set(info, rc, "%s: %s", path, detail);
 }
 
+/* The engine's words, and the system's where they are the reason: a full disk is an "I/O error" to
+ * the one and has a name with the other. */
 static int say_engine(struct ltn_errinfo *info, struct ltn_db *db, int engine_rc)
 {
+    int cause = db->handle != NULL ? sqlite3_system_errno(db->handle) : 0;
+    int code = ltn_sql_error(engine_rc);
+    if (code == LTN_ERR_DISK && cause != 0) {
+        return ltn_errinfo_set(info, code, "%s: %s (%s); make room, or give another --db", db->path,
+                               sqlite3_errmsg(db->handle), ltn_err_str(-cause));
+    }
     return say(info, ltn_sql_error(engine_rc), db->path[0] != '\0' ? db->path : ":memory:",
                db->handle != NULL ? sqlite3_errmsg(db->handle) : sqlite3_errstr(engine_rc));
 }
