@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -154,19 +155,19 @@ class Process:
 
 
 class Processes:
-    """Starts processes with numbered logs in one folder and ends what is left of them. vfork: without the handlers
-    that libraries have around fork; gRPC's wait for its threads to be idle, for ever when calls are at work."""
+    """Starts processes with numbered logs in one folder and ends what is left of them. Where gRPC is loaded without
+    the handlers that libraries have around fork: its own wait for its threads to be idle, for ever when calls are
+    at work, or abort."""
 
     def __init__(self, folder):
         self.folder = folder
-        self.vfork = False
         self.all = []
 
     def start(self, *command, env=None, cwd=None, netns=None):
         if netns:
             command = ("ip", "netns", "exec", netns, *command)
         name = f"{len(self.all):02d}-{os.path.basename(str(command[0]))}.log"
-        p = Process(command, os.path.join(self.folder, name), env, cwd, self.vfork)
+        p = Process(command, os.path.join(self.folder, name), env, cwd, vfork="grpc" in sys.modules)
         self.all.append(p)
         return p
 

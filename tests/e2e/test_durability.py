@@ -263,7 +263,6 @@ class Load:
 
 @pytest.fixture
 def collector(procs, tmp_path):
-    procs.vfork = True    # programs are started while calls are at work
     return cu.Collector(procs, tmp_path).start()
 
 
@@ -438,7 +437,6 @@ class Shim:
 
 @pytest.fixture
 def shimmed(procs, tmp_path):
-    procs.vfork = True
     folder = tmp_path / "db"
     folder.mkdir()
     shim = Shim(tmp_path, folder)
@@ -521,7 +519,6 @@ def test_a_small_file_system(procs, tmp_path):
                       check=False).returncode:
         pytest.skip("needs the right to mount")
     try:
-        procs.vfork = True
         collector = cu.Collector(procs, mount).start()
         load = Load(collector).start()
         load.progress(2)

@@ -28,7 +28,6 @@ NOW = time.time_ns()
 
 @pytest.fixture
 def collector(procs, tmp_path):
-    procs.vfork = True    # programs are started while calls are at work
     return cu.Collector(procs, tmp_path).start()
 
 
