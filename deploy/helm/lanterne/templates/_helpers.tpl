@@ -112,7 +112,7 @@ allow_san:
 - name: tls-ca
   secret:
     secretName: {{ include "lanterne.tlsSecret" . }}
-    defaultMode: 0444
+    defaultMode: 0440
     items:
       - key: {{ .Values.tls.caKey }}
         path: ca.crt
