@@ -39,9 +39,9 @@ static void plain_values(void **state)
     is((struct ltn_otlp_value){.type = LTN_OTLP_BOOL, .b = true}, "true");
     is((struct ltn_otlp_value){.type = LTN_OTLP_INT, .i = INT64_MIN}, "-9223372036854775808");
     is((struct ltn_otlp_value){.type = LTN_OTLP_DOUBLE, .d = 0.5}, "0.5");
-    is((struct ltn_otlp_value){.type = LTN_OTLP_DOUBLE, .d = NAN}, "\"NaN\"");
-    is((struct ltn_otlp_value){.type = LTN_OTLP_DOUBLE, .d = INFINITY}, "\"Infinity\"");
-    is((struct ltn_otlp_value){.type = LTN_OTLP_DOUBLE, .d = -INFINITY}, "\"-Infinity\"");
+    is((struct ltn_otlp_value){.type = LTN_OTLP_DOUBLE, .d = (double)NAN}, "\"NaN\"");
+    is((struct ltn_otlp_value){.type = LTN_OTLP_DOUBLE, .d = (double)INFINITY}, "\"Infinity\"");
+    is((struct ltn_otlp_value){.type = LTN_OTLP_DOUBLE, .d = -(double)INFINITY}, "\"-Infinity\"");
     is(bytes(LTN_OTLP_STRING, NULL, 0), "\"\"");
     is(bytes(LTN_OTLP_STRING, "a\0\"\n\xff", 5), "\"a\\u0000\\\"\\n\xef\xbf\xbd\"");
     is(bytes(LTN_OTLP_BYTES, NULL, 0), "\"\"");
