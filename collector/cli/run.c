@@ -100,9 +100,8 @@ static void on_tick(void *arg)
     if (ltn_now_mono_ns() - s->expired_ns >= EXPIRE_EVERY_NS) {
         s->expired_ns = ltn_now_mono_ns();
         ltn_series_expire(s->series, ltn_now_mono_ns());
-        ltn_collector_watch_losses(&s->watch);
     }
-    ltn_collector_watch_disk(&s->watch);
+    ltn_collector_watch_look(&s->watch, ltn_now_mono_ns());
     if (now - s->polled_ns >= POLL_EVERY_NS) {
         s->polled_ns = now;
         ltn_access_poll(s->access);

@@ -3,7 +3,10 @@
 
 #include <inttypes.h>
 
+#include "base/clock.h"
 #include "base/log.h"
+
+#define QUIET_NS (30 * LTN_NS_PER_S)
 
 /* How much a counter grew since it was last asked for. */
 static uint64_t grown(uint64_t *told, uint64_t now)
@@ -13,7 +16,7 @@ static uint64_t grown(uint64_t *told, uint64_t now)
     return n;
 }
 
-void ltn_collector_watch_disk(struct ltn_collector_watch *w)
+static void watch_disk(struct ltn_collector_watch *w)
 {
     struct ltn_store_stats st;
     ltn_store_stats(w->store, &st);
@@ -26,44 +29,59 @@ void ltn_collector_watch_disk(struct ltn_collector_watch *w)
     w->unwritable = !st.writable;
 }
 
-static void tell_series(struct ltn_collector_watch *w)
+static bool tell_series(struct ltn_collector_watch *w)
 {
+    bool told = false;
     struct ltn_series_stats st;
     char family[256];
     ltn_series_stats(w->series, &st);
     uint64_t n = grown(&w->conflicts, st.type_conflicts);
+    told = told || n > 0;
     ltn_series_last_conflict(w->series, family, sizeof(family));
     if (n > 0)
         ltn_log_warn("%" PRIu64 " points of clients refused: another metric has their name, or one "
                      "of its samples has, with another type; the last one: %s",
                      n, family);
     n = grown(&w->overflowed, st.overflowed);
+    told = told || n > 0;
     if (n > 0)
         ltn_log_warn("%" PRIu64 " points of clients are in series with otel_metric_overflow: more "
                      "series than limits.series_per_metric or limits.series allow (%zu are there)",
                      n, st.series);
     n = grown(&w->refused, st.refused);
+    told = told || n > 0;
     if (n > 0)
         ltn_log_warn("%" PRIu64 " points of clients refused: no room for another metric (%zu are "
                      "there) or no memory",
                      n, st.families);
+    return told;
 }
 
-void ltn_collector_watch_losses(struct ltn_collector_watch *w)
+static bool tell_losses(struct ltn_collector_watch *w)
 {
     struct ltn_store_stats st;
     struct ltn_http_stats otlp, api;
-    tell_series(w);
+    bool told = tell_series(w);
     ltn_store_stats(w->store, &st);
     uint64_t n = grown(&w->pruned_bytes, st.logs_pruned_bytes);
+    told = told || n > 0;
     if (n > 0)
         ltn_log_warn("%" PRIu64 " of the oldest log records dropped: limits.log_bytes is reached",
                      n);
     ltn_http_server_stats(w->otlp, &otlp);
     ltn_http_server_stats(w->api, &api);
     n = grown(&w->accept_errors, otlp.accept_errors + api.accept_errors);
+    told = told || n > 0;
     if (n > 0)
         ltn_log_warn("connections could not be accepted (%" PRIu64 " tries): no file descriptors "
                      "or memory left; raise the limit of open files (ulimit -n, LimitNOFILE)",
                      n);
+    return told;
+}
+
+void ltn_collector_watch_look(struct ltn_collector_watch *w, uint64_t now_ns)
+{
+    watch_disk(w);
+    if (now_ns >= w->next_ns && tell_losses(w))
+        w->next_ns = now_ns + QUIET_NS;
 }

@@ -20,12 +20,10 @@ struct ltn_collector_watch {
     /* told so far */
     bool unwritable;
     uint64_t conflicts, overflowed, refused, pruned_bytes, accept_errors;
+    uint64_t next_ns; /* losses are not told of before */
 };
 
-/* Whether the database can be written: for every tick. */
-void ltn_collector_watch_disk(struct ltn_collector_watch *w);
-
-/* What was lost or not let in since the last call: for twice a minute. */
-void ltn_collector_watch_losses(struct ltn_collector_watch *w);
+/* Looks at all of it: for every tick. now_ns: monotonic. */
+void ltn_collector_watch_look(struct ltn_collector_watch *w, uint64_t now_ns);
 
 #endif /* LTN_COLLECTOR_WATCH_H */

@@ -229,12 +229,13 @@ class Collector:
         self.port = harness.free_port()
         self.api_port = harness.free_port()
         self.flags = [*flags]
+        self.before = ()    # a program and its words that start the collector
         self.api_host = api_host
         self.process = None
 
     def start(self):
         self.process = self.procs.start(
-            harness.program("lanterne-collector"), "--otlp-listen", f"127.0.0.1:{self.port}",
+            *self.before, harness.program("lanterne-collector"), "--otlp-listen", f"127.0.0.1:{self.port}",
             "--api-listen", f"{self.api_host}:{self.api_port}", "--db", self.db, *self.flags,
             env=self.env)
         self.process.wait_port(self.api_port)

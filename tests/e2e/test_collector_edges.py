@@ -23,6 +23,37 @@ def run(*args, env=None):
                           text=True, check=False, timeout=20, env={**os.environ, **(env or {})})
 
 
+def test_few_descriptors_leave_readers_theirs(procs, tmp_path):
+    c = cu.Collector(procs, tmp_path)
+    c.before = ("prlimit", "--nofile=90:90")
+    c.start()
+    c.process.wait_log(r"room for 60 connections of the 40000 of otlp.max_connections", 5)
+    held = [socket.create_connection(("127.0.0.1", c.port), timeout=10) for _ in range(120)]
+    assert harness.http_get(c.url("/healthz"))[0] == 200
+    for s in held:
+        s.close()
+    assert c.post("/v1/metrics", b"")[0] == 200
+
+
+def test_descriptors_are_raised_as_far_as_they_may(procs, tmp_path):
+    c = cu.Collector(procs, tmp_path, "--otlp-max-connections", "1000")
+    c.before = ("prlimit", "--nofile=64:4096")
+    c.start()
+    with open(f"/proc/{c.process.pid}/limits", encoding="ascii") as f:
+        assert next(line.split()[3] for line in f if line.startswith("Max open files")) == "1256"
+    assert "limit of open files" not in c.process.log()
+
+
+def test_the_log_tells_of_series_without_room(procs, tmp_path):
+    c = cu.Collector(procs, tmp_path, "--limits-series-per-metric", "5").start()
+    q = cu.Request(cu.time.time_ns(), 10 * cu.SECOND)
+    q.resource(service__name="s")
+    for i in range(9):
+        q.gauge("many", "1", 1.0, i=str(i))
+    assert c.post("/v1/metrics", q.bytes())[0] == 200
+    c.process.wait_log(r"4 points of clients are in series with otel_metric_overflow", 10)
+
+
 def test_hostile_bodies(collector):
     nested = b""
     for _ in range(5000):

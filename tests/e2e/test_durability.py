@@ -467,9 +467,12 @@ def test_the_disk_refuses(shimmed, error):
             shimmed.start()
         load.progress(2)
         harness.wait_until(lambda: harness.http_get(shimmed.url("/readyz"))[0] == 200, 10, "ready again")
+        if not kill:
+            shimmed.process.wait_log(r"collector\.db can be written again", 5)
     load.finish()
     assert all(s.hints > 0 for s in load.senders)
     load.check()
+    assert re.search(r"collector.db cannot be written \(.+\): clients are asked to come again", shimmed.procs.logs(10**6))
     shimmed.process.kill()
     shimmed.start()
     load.check()
