@@ -394,7 +394,7 @@ struct ltn_preemptor_stats {
     ltn_u64 waited_ns;
     ltn_u64 times;
     ltn_u64 by_cgroup;
-    ltn_u32 by_tid; /* the thread of by_tgid that ran the first time */
+    ltn_u32 by_tid; /* the thread of by_tgid that ran the last time */
     ltn_u32 reserved;
     char by_comm[LTN_COMM_BYTES];
 };

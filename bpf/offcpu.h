@@ -17,15 +17,16 @@ static __always_inline void note_preemptor(struct ltn_task *t, struct task_struc
     struct ltn_preemptor_stats *s = bpf_map_lookup_elem(&preemptors, &key);
     if (!s) {
         struct ltn_preemptor_stats fresh = {0};
-        __builtin_memcpy(fresh.by_comm, t->by_comm, sizeof(fresh.by_comm));
-        fresh.by_cgroup = t->by_cgroup;
-        fresh.by_tid = t->by_tid;
         bpf_map_update_elem(&preemptors, &key, &fresh, BPF_NOEXIST);
         s = bpf_map_lookup_elem(&preemptors, &key);
         if (!s) {
             return;
         }
     }
+    /* As of now: a process that was just forked still has the name and the cgroup of its parent. */
+    __builtin_memcpy(s->by_comm, t->by_comm, sizeof(s->by_comm));
+    s->by_cgroup = t->by_cgroup;
+    s->by_tid = t->by_tid;
     __sync_fetch_and_add(&s->waited_ns, waited_ns);
     __sync_fetch_and_add(&s->times, 1);
 }
