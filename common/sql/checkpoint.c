@@ -6,7 +6,7 @@
  */
 #include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "sql/checkpoint.h"
@@ -19,9 +19,9 @@ struct ltn_db_checkpointer {
     sqlite3 *handle; /* of the thread alone once it runs */
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t wake;
-    _Atomic bool due;
-    bool stop; /* under the lock */
+    pthread_cond_t wake, idle;
+    /* under the lock */
+    bool due, working, stop;
 };
 
 static void *thread_main(void *arg)
@@ -29,29 +29,45 @@ static void *thread_main(void *arg)
     struct ltn_db_checkpointer *c = arg;
     (void)pthread_mutex_lock(&c->lock);
     while (!c->stop) {
-        if (!atomic_exchange(&c->due, false)) {
+        if (!c->due) {
             (void)pthread_cond_wait(&c->wake, &c->lock);
             continue;
         }
+        c->due = false;
+        c->working = true;
         (void)pthread_mutex_unlock(&c->lock);
         /* What fails here fails for the commits as well, and they tell. */
         (void)sqlite3_wal_checkpoint_v2(c->handle, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
         (void)pthread_mutex_lock(&c->lock);
+        c->working = false;
+        (void)pthread_cond_signal(&c->idle);
     }
     (void)pthread_mutex_unlock(&c->lock);
     return NULL;
 }
 
-/* After each commit, on the committing thread, which must not wait here for a checkpoint: the lock
- * is never held through one. */
+/* Two at once cannot be: the second would move nothing, and the log would grow on. */
+static void wait_for_thread(struct ltn_db_checkpointer *c)
+{
+    (void)pthread_mutex_lock(&c->lock);
+    c->due = false;
+    while (c->working) {
+        (void)pthread_cond_wait(&c->idle, &c->lock);
+    }
+    (void)pthread_mutex_unlock(&c->lock);
+}
+
+/* After each commit, on the committing thread, which waits here for a checkpoint only at the
+ * ceiling: the lock is never held through one. */
 static int on_commit(void *arg, sqlite3 *handle, const char *name, int pages)
 {
     struct ltn_db_checkpointer *c = arg;
     if (pages >= CEILING_PAGES) {
+        wait_for_thread(c);
         (void)sqlite3_wal_checkpoint_v2(handle, name, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
     } else if (pages >= DUE_PAGES) {
         (void)pthread_mutex_lock(&c->lock);
-        atomic_store(&c->due, true);
+        c->due = true;
         (void)pthread_cond_signal(&c->wake);
         (void)pthread_mutex_unlock(&c->lock);
     }
@@ -90,9 +106,11 @@ struct ltn_db_checkpointer *ltn_db_checkpointer_new(struct ltn_db *db)
     }
     (void)pthread_mutex_init(&c->lock, NULL);
     (void)pthread_cond_init(&c->wake, NULL);
+    (void)pthread_cond_init(&c->idle, NULL);
     if (!open_handle(c, db->path) || !start(c)) {
         (void)sqlite3_close(c->handle);
         (void)pthread_cond_destroy(&c->wake);
+        (void)pthread_cond_destroy(&c->idle);
         (void)pthread_mutex_destroy(&c->lock);
         free(c);
         return NULL;
@@ -114,6 +132,7 @@ void ltn_db_checkpointer_free(struct ltn_db_checkpointer *c, struct ltn_db *db)
     (void)pthread_join(c->thread, NULL);
     (void)sqlite3_close(c->handle);
     (void)pthread_cond_destroy(&c->wake);
+    (void)pthread_cond_destroy(&c->idle);
     (void)pthread_mutex_destroy(&c->lock);
     free(c);
 }
