@@ -176,6 +176,29 @@ def test_who_holds_the_cpu_has_a_thread_and_a_cgroup(procs, tmp_path):
     assert tuple(rows[0])[:3] == (hog.pid, tid, f"/{name}")
 
 
+def test_who_holds_the_cpu_has_the_name_of_now(procs, tmp_path):
+    """What was just forked still bears its parent's name when it first takes the CPU."""
+    host.require()
+    sim = cap.Sim(procs, tmp_path)
+    agent = cap.Agent(procs, tmp_path)
+    cpu = max(os.sched_getaffinity(0))
+    busy = sim.train("--seconds", "6", cpu=cpu)
+    hog = procs.start("taskset", "-c", str(cpu), "/usr/bin/python3", "-c",
+                      "import time\n"
+                      "end = time.monotonic() + 2\n"
+                      "while time.monotonic() < end: pass\n"
+                      "open('/proc/self/comm', 'w').write('ltn-renamed')\n"
+                      "print('renamed', flush=True)\n"
+                      "while True: pass\n")
+    hog.wait_log(r"^renamed$", 20)
+    cap.finish([busy])
+    hog.kill()
+    agent.stop()
+    names = [r["by_comm"] for r in agent.rows("SELECT by_comm FROM cpu_holders WHERE pid = ? AND by_pid = ?"
+                                              " ORDER BY timestamp_ns", busy.pid, hog.pid)]
+    assert names[0].startswith("python3") and names[-1] == "ltn-renamed", names
+
+
 def states(agent):
     return agent.rows("SELECT * FROM snapshots WHERE kind = 'system' ORDER BY timestamp_ns")
 
