@@ -16,17 +16,15 @@ static uint64_t grown(uint64_t *told, uint64_t now)
     return n;
 }
 
-static void watch_disk(struct ltn_collector_watch *w)
+static void watch_disk(struct ltn_collector_watch *w, const struct ltn_store_stats *st)
 {
-    struct ltn_store_stats st;
-    ltn_store_stats(w->store, &st);
-    if (!st.writable && !w->unwritable)
+    if (!st->writable && !w->unwritable)
         ltn_log_error("%s cannot be written (%s): clients are asked to come again; make room or "
                       "mend the disk, nothing has to be restarted",
-                      w->db, st.error);
-    else if (st.writable && w->unwritable)
+                      w->db, st->error);
+    else if (st->writable && w->unwritable)
         ltn_log_info("%s can be written again", w->db);
-    w->unwritable = !st.writable;
+    w->unwritable = !st->writable;
 }
 
 static bool tell_series(struct ltn_collector_watch *w)
@@ -57,13 +55,11 @@ static bool tell_series(struct ltn_collector_watch *w)
     return told;
 }
 
-static bool tell_losses(struct ltn_collector_watch *w)
+static bool tell_losses(struct ltn_collector_watch *w, const struct ltn_store_stats *st)
 {
-    struct ltn_store_stats st;
     struct ltn_http_stats otlp, api;
     bool told = tell_series(w);
-    ltn_store_stats(w->store, &st);
-    uint64_t n = grown(&w->pruned_bytes, st.logs_pruned_bytes);
+    uint64_t n = grown(&w->pruned_bytes, st->logs_pruned_bytes);
     told = told || n > 0;
     if (n > 0)
         ltn_log_warn("%" PRIu64 " of the oldest log records dropped: limits.log_bytes is reached",
@@ -81,7 +77,9 @@ static bool tell_losses(struct ltn_collector_watch *w)
 
 void ltn_collector_watch_look(struct ltn_collector_watch *w, uint64_t now_ns)
 {
-    watch_disk(w);
-    if (now_ns >= w->next_ns && tell_losses(w))
+    struct ltn_store_stats st;
+    ltn_store_stats(w->store, &st);
+    watch_disk(w, &st);
+    if (now_ns >= w->next_ns && tell_losses(w, &st))
         w->next_ns = now_ns + QUIET_NS;
 }
