@@ -138,21 +138,14 @@ static void find_fields(struct load_body *b, bool json)
     }
 }
 
-/* Where DATA frames end. */
-static void cut(struct load_body *b, bool json)
+size_t load_body_piece(const struct load_set *s, const struct load_body *b, size_t from,
+                       size_t room, size_t patch)
 {
-    size_t room = b->len / (LOAD_FRAME_BYTES / 2) + 2, at = 0, p = 0;
-    b->cuts = grab(room * sizeof(*b->cuts));
-    while (at < b->len) {
-        size_t end = b->len - at > LOAD_FRAME_BYTES ? at + LOAD_FRAME_BYTES : b->len;
-        while (p < b->patch_count &&
-               b->patches[p].at + field_bytes(json, b->patches[p].field) <= end)
-            p++;
-        if (p < b->patch_count && b->patches[p].at < end)
-            end = b->patches[p].at;
-        b->cuts[b->cut_count++] = (uint32_t)end;
-        at = end;
-    }
+    size_t end = b->len - from > room ? from + room : b->len;
+    while (patch < b->patch_count &&
+           b->patches[patch].at + field_bytes(s->json, b->patches[patch].field) <= end)
+        patch++;
+    return patch < b->patch_count && b->patches[patch].at < end ? b->patches[patch].at : end;
 }
 
 /* ---- compression ---- */
@@ -209,7 +202,6 @@ static void compressed_body(const struct load_set *s, const struct load_set_conf
     memcpy(ret->data + prefix, packed, k);
     if (conf->grpc)
         put_prefix(ret->data, true, k);
-    cut(ret, false);
 }
 
 /* ---- sets ---- */
@@ -236,13 +228,11 @@ static void plain_body(const struct load_set_conf *conf, uint32_t index, struct 
     if (conf->grpc)
         put_prefix(ret->data, false, ret->len - GRPC_PREFIX);
     find_fields(ret, conf->json);
-    cut(ret, conf->json);
 }
 
 static void body_done(struct load_body *b)
 {
     free(b->data);
-    free(b->cuts);
     free(b->patches);
 }
 

@@ -27,8 +27,6 @@ struct load_patch {
 struct load_body {
     uint8_t *data; /* with the five bytes of gRPC before it where that was asked for */
     size_t len;
-    uint32_t *cuts; /* ends of the DATA frames; none goes through a field */
-    size_t cut_count;
     struct load_patch *patches;
     size_t patch_count;
     uint32_t points;
@@ -58,6 +56,11 @@ struct load_set {
 /* Builds the set; ends the program with a message when it cannot. */
 void load_set_init(struct load_set *s, const struct load_set_conf *conf);
 void load_set_done(struct load_set *s);
+
+/* End of the longest piece of the body that begins at from, has at most room bytes and goes through
+ * no field; from when there is none. patch as below. */
+size_t load_body_piece(const struct load_set *s, const struct load_body *b, size_t from,
+                       size_t room, size_t patch);
 
 /* Writes time and values of a round over the copy of [from, to) of the body at dst. *patch is where
  * the patches of that part begin and is moved behind them. */

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/queue.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -37,6 +38,12 @@ struct stream {
     int grpc_status; /* -1: not said */
     uint8_t body[REPLY_KEEP_BYTES];
     size_t body_len;
+    /* what is still to be sent */
+    const struct load_body *left; /* NULL: nothing */
+    bool held;                    /* by its window; else in the connection's queue */
+    size_t at, patch;
+    uint64_t time_ns, round;
+    TAILQ_ENTRY(stream) entry;
 };
 
 struct load_conn {
@@ -67,11 +74,7 @@ struct load_conn {
     uint8_t block[16384]; /* header block of a reply under way */
     size_t block_len;
     bool block_end;
-    /* the request that is being written */
-    const struct load_body *body;
-    struct stream *at;
-    size_t cut, patch;
-    uint64_t time_ns, round;
+    TAILQ_HEAD(, stream) sending; /* one after the other; the windows of others are shut */
 };
 
 /* ---- header blocks ---- */
@@ -174,27 +177,65 @@ static void put_frame(struct load_conn *c, uint8_t type, uint8_t flags, uint32_t
     c->out_len += FRAME_HEAD + n;
 }
 
-/* Writes frames of the request under way while windows and buffer let it. */
-static void put_body(struct load_conn *c)
+/* The stream has nothing more to send. */
+static void sent_all(struct load_conn *c, struct stream *s)
 {
-    while (c->body != NULL) {
-        const struct load_body *b = c->body;
-        size_t from = c->cut > 0 ? b->cuts[c->cut - 1] : 0, to = b->cuts[c->cut], n = to - from;
-        if ((int64_t)n > c->window || (int64_t)n > c->at->window)
+    if (s->left != NULL && !s->held)
+        TAILQ_REMOVE(&c->sending, s, entry);
+    s->left = NULL;
+}
+
+enum put { PUT, PUT_HELD, PUT_FULL };
+
+/* One frame of the stream's body. */
+static enum put put_piece(struct load_conn *c, struct stream *s)
+{
+    const struct load_body *b = s->left;
+    int64_t room = s->window < LOAD_FRAME_BYTES ? s->window : LOAD_FRAME_BYTES;
+    size_t end = room > 0 ? load_body_piece(c->set, b, s->at, (size_t)room, s->patch) : s->at;
+    size_t n = end - s->at;
+    if (n == 0)
+        return PUT_HELD;
+    uint8_t *p = (int64_t)n <= c->window ? out_room(c, FRAME_HEAD + n) : NULL;
+    if (p == NULL)
+        return PUT_FULL;
+    put_frame_head(p, n, NGHTTP2_DATA, end == b->len ? NGHTTP2_FLAG_END_STREAM : 0, s->id);
+    memcpy(p + FRAME_HEAD, b->data + s->at, n);
+    load_body_patch(c->set, b, p + FRAME_HEAD, s->at, end, &s->patch, s->time_ns, s->round);
+    c->out_len += FRAME_HEAD + n;
+    c->window -= (int64_t)n;
+    s->window -= (int64_t)n;
+    s->at = end;
+    return PUT;
+}
+
+/* Writes frames of the requests under way while windows and buffer let it. */
+static void put_bodies(struct load_conn *c)
+{
+    struct stream *s;
+    while ((s = TAILQ_FIRST(&c->sending)) != NULL) {
+        switch (put_piece(c, s)) {
+        case PUT:
+            if (s->at == s->left->len)
+                sent_all(c, s);
+            break;
+        case PUT_HELD:
+            TAILQ_REMOVE(&c->sending, s, entry);
+            s->held = true;
+            break;
+        case PUT_FULL:
             return;
-        uint8_t *p = out_room(c, FRAME_HEAD + n);
-        if (p == NULL)
-            return;
-        bool last = c->cut + 1 == b->cut_count;
-        put_frame_head(p, n, NGHTTP2_DATA, last ? NGHTTP2_FLAG_END_STREAM : 0, c->at->id);
-        memcpy(p + FRAME_HEAD, b->data + from, n);
-        load_body_patch(c->set, b, p + FRAME_HEAD, from, to, &c->patch, c->time_ns, c->round);
-        c->out_len += FRAME_HEAD + n;
-        c->window -= (int64_t)n;
-        c->at->window -= (int64_t)n;
-        c->cut++;
-        if (last)
-            c->body = NULL;
+        }
+    }
+}
+
+/* The stream's window has grown. */
+static void widen(struct load_conn *c, struct stream *s, int64_t by)
+{
+    s->window += by;
+    if (s->held && s->left != NULL && s->window > 0) {
+        s->held = false;
+        TAILQ_INSERT_TAIL(&c->sending, s, entry);
     }
 }
 
@@ -206,7 +247,7 @@ static struct stream *stream_of(struct load_conn *c, uint32_t id)
 
 bool load_conn_ready(const struct load_conn *c)
 {
-    if (c->fd < 0 || c->going || c->body != NULL || c->out_len - c->out_pos > OUT_LOW)
+    if (c->fd < 0 || c->going || c->out_len - c->out_pos > OUT_LOW || !TAILQ_EMPTY(&c->sending))
         return false;
     if (!c->t->http2)
         return c->in_flight == 0;
@@ -251,12 +292,11 @@ void load_conn_begin(struct load_conn *c, const struct load_body *b, uint64_t ti
     int k = id == 1 ? 0 : 1;
     put_frame(c, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, id, c->heads[k], c->head_len[k]);
     c->next_id += 2;
-    c->body = b;
-    c->at = s;
-    c->cut = c->patch = 0;
-    c->time_ns = time_ns;
-    c->round = round;
-    put_body(c);
+    s->left = b;
+    s->time_ns = time_ns;
+    s->round = round;
+    TAILQ_INSERT_TAIL(&c->sending, s, entry);
+    put_bodies(c);
 }
 
 /* Bytes sent, -EAGAIN, or another negative number when the connection is gone. */
@@ -291,7 +331,7 @@ static ssize_t read_some(struct load_conn *c, uint8_t *p, size_t n)
 
 bool load_conn_flush(struct load_conn *c)
 {
-    put_body(c);
+    put_bodies(c);
     c->blocked = false;
     while (c->fd >= 0 && c->out_pos < c->out_len) {
         ssize_t n = send_some(c, c->out + c->out_pos, c->out_len - c->out_pos);
@@ -369,9 +409,19 @@ static void judge(struct load_conn *c, struct stream *s)
     size_t prefix = c->t->grpc ? 5 : 0;
     if (r->ok && !c->t->json && s->body_len > prefix)
         r->rejected = rejected_points(s->body + prefix, s->body_len - prefix);
+    sent_all(c, s);
     s->id = 0;
     c->in_flight--;
     c->on_reply(c->arg, r);
+}
+
+/* The reply is whole. Where not all was sent, the rest is taken back, as other clients do. */
+static void end_of(struct load_conn *c, struct stream *s)
+{
+    static const uint8_t no_error[4];
+    if (s->left != NULL)
+        put_frame(c, NGHTTP2_RST_STREAM, 0, s->id, no_error, sizeof(no_error));
+    judge(c, s);
 }
 
 static void one_header(struct stream *s, const uint8_t *name, size_t n, const uint8_t *value,
@@ -438,7 +488,7 @@ static bool on_headers(struct load_conn *c, uint8_t type, uint8_t flags, uint32_
     if (!inflate_block(c, s))
         return false;
     if (s != NULL && c->block_end)
-        judge(c, s);
+        end_of(c, s);
     return true;
 }
 
@@ -456,7 +506,7 @@ static void on_settings(struct load_conn *c, const uint8_t *p, size_t n)
         uint32_t v = read_u32(p + 2);
         if (key == NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE) {
             for (uint32_t i = 0; i <= c->mask; i++)
-                c->streams[i].window += (int64_t)v - c->stream_window;
+                widen(c, &c->streams[i], (int64_t)v - c->stream_window);
             c->stream_window = v;
         } else if (key == NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS) {
             c->max_streams = v < c->t->streams ? v : c->t->streams;
@@ -471,7 +521,7 @@ static void on_window(struct load_conn *c, uint32_t id, const uint8_t *p)
     if (id == 0)
         c->window += read_u32(p) & 0x7fffffff;
     else if (s != NULL)
-        s->window += read_u32(p) & 0x7fffffff;
+        widen(c, s, read_u32(p) & 0x7fffffff);
 }
 
 /* A stream that ended without an answer. */
@@ -480,8 +530,6 @@ static void on_reset(struct load_conn *c, uint32_t id, uint32_t code)
     struct stream *s = stream_of(c, id);
     if (s == NULL)
         return; /* behind an answer that came early */
-    if (c->at == s)
-        c->body = NULL;
     s->http_status = code == NGHTTP2_REFUSED_STREAM ? 503 : 0;
     judge(c, s);
 }
@@ -501,7 +549,7 @@ static bool on_frame(struct load_conn *c, uint8_t type, uint8_t flags, uint32_t 
         for (size_t i = 0; i < n && s->body_len < sizeof(s->body); i++)
             s->body[s->body_len++] = p[i];
         if ((flags & NGHTTP2_FLAG_END_STREAM) != 0)
-            judge(c, s);
+            end_of(c, s);
         return true;
     case NGHTTP2_SETTINGS:
         if ((flags & NGHTTP2_FLAG_ACK) == 0)
@@ -656,6 +704,7 @@ struct load_conn *load_conn_new(const struct load_target *t, const struct load_s
     if (c->out == NULL || c->in == NULL || c->streams == NULL ||
         nghttp2_hd_inflate_new(&c->inflater) != 0)
         load_fail("out of memory");
+    TAILQ_INIT(&c->sending);
     c->window = c->stream_window = DEFAULT_WINDOW;
     c->max_streams = t->streams;
     c->next_id = 1;
