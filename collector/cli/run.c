@@ -237,6 +237,7 @@ static int make_servers(struct service *s, struct ltn_errinfo *info)
     hc.grpc_health = true;
     struct ltn_http_conf otlp = hc;
     otlp.max_response_bytes = OTLP_RESPONSE_BYTES;
+    otlp.protected_bytes = s->conf->queue_bytes;
     ltn_collector_apply_limits(&s->conf->limits, &otlp);
     uint32_t room = ltn_collector_descriptors(otlp.max_connections);
     if (room < otlp.max_connections)

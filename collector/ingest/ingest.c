@@ -396,6 +396,13 @@ static void take(struct ltn_ingest *in, struct ltn_http_request *req, enum ltn_o
     ltn_ingest_decoded(r);
 }
 
+static uint64_t rested_ns(void *arg, const struct ltn_http_request *req)
+{
+    const struct ltn_ingest *in = arg;
+    return in->workers != NULL ? ltn_ingest_workers_rested_ns(in->workers, lane_of(req))
+                               : UINT64_MAX;
+}
+
 static void on_metrics(void *arg, struct ltn_http_request *req)
 {
     take(arg, req, LTN_OTLP_METRICS);
@@ -426,6 +433,7 @@ int ltn_ingest_routes(struct ltn_ingest *in, struct ltn_http_server *server)
         struct ltn_http_route r = {.path = services[i].grpc,
                                    .flags =
                                        LTN_ROUTE_GRPC | LTN_ROUTE_STATUS_BODY | LTN_ROUTE_CODED,
+                                   .rested_ns = rested_ns,
                                    .handle = services[i].handle,
                                    .arg = in};
         rc = ltn_http_server_route(server, &r);

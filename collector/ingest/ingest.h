@@ -25,7 +25,7 @@
     X(rejected_forbidden, "requests refused: the token is for another cluster")                    \
     X(rejected_malformed, "requests refused: malformed, too deep, too many")                       \
     X(rejected_points, "points and records rejected inside accepted requests")                     \
-    X(rejected_busy, "requests refused for now: queue full")                                       \
+    X(rejected_busy, "requests refused for now: overload")                                         \
     X(rejected_disk, "requests refused for now: database cannot be written")                       \
     X(rejected_draining, "requests refused for now: shutting down")                                \
     X(skipped_gone, "requests not decoded: their client had gone or its deadline had passed")      \

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "ingest/request.h"
 
 struct worker {
@@ -13,7 +14,8 @@ struct worker {
     pthread_mutex_t lock; /* what follows */
     pthread_cond_t wake;
     struct ltn_ingest_request *first, **last;
-    bool ending;
+    bool ending, resting;
+    uint64_t rested_ns; /* when it last rested */
     struct ltn_loop *loop;
     struct ltn_ingest_tools tools;
 };
@@ -30,17 +32,22 @@ static void on_decoded(struct ltn_task *task)
     ltn_ingest_decoded(r);
 }
 
-/* All that waits; NULL: the end. */
+/* The next; NULL: the end. */
 static struct ltn_ingest_request *wait_for_work(struct worker *w)
 {
     (void)pthread_mutex_lock(&w->lock);
-    while (w->first == NULL && !w->ending)
+    while (w->first == NULL && !w->ending) {
+        w->resting = true;
         (void)pthread_cond_wait(&w->wake, &w->lock);
-    struct ltn_ingest_request *all = w->first;
-    w->first = NULL;
-    w->last = &w->first;
+        w->resting = false;
+    }
+    struct ltn_ingest_request *r = w->first;
+    if (r != NULL)
+        w->first = r->next;
+    if (w->first == NULL)
+        w->last = &w->first;
     (void)pthread_mutex_unlock(&w->lock);
-    return all;
+    return r;
 }
 
 static void *worker_main(void *arg)
@@ -48,13 +55,9 @@ static void *worker_main(void *arg)
     struct worker *w = arg;
     struct ltn_ingest_request *r;
     while ((r = wait_for_work(w)) != NULL) {
-        while (r != NULL) {
-            struct ltn_ingest_request *next = r->next;
-            ltn_ingest_decode(r, &w->tools);
-            r->task.fn = on_decoded;
-            ltn_loop_post(w->loop, &r->task);
-            r = next;
-        }
+        ltn_ingest_decode(r, &w->tools);
+        r->task.fn = on_decoded;
+        ltn_loop_post(w->loop, &r->task);
     }
     return NULL;
 }
@@ -64,6 +67,7 @@ static bool start(struct worker *w, struct ltn_loop *loop, struct ltn_series *se
     sigset_t all, old;
     w->loop = loop;
     w->last = &w->first;
+    w->rested_ns = ltn_now_mono_ns();
     (void)pthread_mutex_init(&w->lock, NULL);
     (void)pthread_cond_init(&w->wake, NULL);
     w->tools.decoder = ltn_decoder_new(series);
@@ -120,7 +124,18 @@ void ltn_ingest_workers_put(struct ltn_ingest_workers *w, struct ltn_ingest_requ
     bool was_empty = o->first == NULL;
     *o->last = r;
     o->last = &r->next;
+    if (o->resting)
+        o->rested_ns = ltn_now_mono_ns();
     if (was_empty)
         (void)pthread_cond_signal(&o->wake);
     (void)pthread_mutex_unlock(&o->lock);
+}
+
+uint64_t ltn_ingest_workers_rested_ns(struct ltn_ingest_workers *w, uint32_t lane)
+{
+    struct worker *o = &w->workers[lane % w->n];
+    (void)pthread_mutex_lock(&o->lock);
+    uint64_t ns = o->resting && o->first == NULL ? UINT64_MAX : o->rested_ns;
+    (void)pthread_mutex_unlock(&o->lock);
+    return ns;
 }

@@ -58,9 +58,9 @@ void ltn_serve_ingest(struct ltn_json *j, const struct ltn_serve *s, uint64_t no
 /* page.c: the page or one of its files, by the request's path. */
 void ltn_serve_on_page(void *arg, struct ltn_http_request *req);
 
-/* Export requests refused as malformed: by the decoder, and bodies that the server refused before
- * (broken, over the limits). */
-uint64_t ltn_serve_malformed(const struct ltn_serve *s);
+/* The ingest's counters with what the server refused before: broken bodies and such over the limits
+ * as malformed, requests beyond load and memory as busy. */
+void ltn_serve_ingest_stats(const struct ltn_serve *s, struct ltn_ingest_stats *ret);
 
 /* True and no reason when ready; else reasons, as many as fit. */
 #define LTN_READY_REASONS 4

@@ -130,25 +130,26 @@ void ltn_serve_ops(struct ltn_json *j, const struct ltn_serve *s, const char *no
 
 /* ---- intake ---- */
 
-uint64_t ltn_serve_malformed(const struct ltn_serve *s)
+void ltn_serve_ingest_stats(const struct ltn_serve *s, struct ltn_ingest_stats *ret)
 {
     struct ltn_http_stats st;
     ltn_http_server_stats(s->otlp_server, &st);
-    return ltn_ingest_stats(s->ingest)->rejected_malformed + st.refused_malformed + st.refused_body;
+    *ret = *ltn_ingest_stats(s->ingest);
+    ret->rejected_malformed += st.refused_malformed + st.refused_body;
+    ret->rejected_busy += st.refused_load + st.refused_budget;
 }
 
 static void put_ingest(struct ltn_json *j, const struct ltn_serve *s)
 {
-    struct ltn_ingest_stats copy = *ltn_ingest_stats(s->ingest);
-    const struct ltn_ingest_stats *in = &copy;
-    copy.rejected_malformed = ltn_serve_malformed(s);
+    struct ltn_ingest_stats in;
+    ltn_serve_ingest_stats(s, &in);
     ltn_json_key(j, "ingest");
     ltn_json_open_object(j);
-#define PUT(name, help) ltn_json_kv_u64(j, #name, in->name);
+#define PUT(name, help) ltn_json_kv_u64(j, #name, in.name);
     LTN_INGEST_COUNTERS(PUT)
 #undef PUT
-    ltn_json_kv_u64(j, "in_flight", in->in_flight);
-    ltn_json_kv_f64(j, "decode_seconds", in->decode_seconds);
+    ltn_json_kv_u64(j, "in_flight", in.in_flight);
+    ltn_json_kv_f64(j, "decode_seconds", in.decode_seconds);
     ltn_json_close_object(j);
 }
 

@@ -432,20 +432,21 @@ static void labelled(struct expo *e, const char *name, const char *value, uint64
 
 static void put_ingest(struct expo *e)
 {
-    const struct ltn_ingest_stats *in = ltn_ingest_stats(e->s->ingest);
-    one(e, OWN_lanterne_collector_points_received_total, (double)in->points_received);
-    one(e, OWN_lanterne_collector_logs_received_total, (double)in->logs_received);
+    struct ltn_ingest_stats in;
+    ltn_serve_ingest_stats(e->s, &in);
+    one(e, OWN_lanterne_collector_points_received_total, (double)in.points_received);
+    one(e, OWN_lanterne_collector_logs_received_total, (double)in.logs_received);
     family(e, OWN_lanterne_collector_rejected_total);
-    labelled(e, "reason", "malformed", ltn_serve_malformed(e->s));
-    labelled(e, "reason", "points", in->rejected_points);
-    labelled(e, "reason", "busy", in->rejected_busy);
-    labelled(e, "reason", "disk", in->rejected_disk);
-    labelled(e, "reason", "draining", in->rejected_draining);
-    labelled(e, "reason", "traces", in->spans_refused);
+    labelled(e, "reason", "malformed", in.rejected_malformed);
+    labelled(e, "reason", "points", in.rejected_points);
+    labelled(e, "reason", "busy", in.rejected_busy);
+    labelled(e, "reason", "disk", in.rejected_disk);
+    labelled(e, "reason", "draining", in.rejected_draining);
+    labelled(e, "reason", "traces", in.spans_refused);
     family(e, OWN_lanterne_collector_requests_total);
-    labelled(e, "outcome", "received", in->requests);
-    labelled(e, "outcome", "acknowledged", in->acknowledged);
-    one(e, OWN_lanterne_collector_decode_seconds_total, in->decode_seconds);
+    labelled(e, "outcome", "received", in.requests);
+    labelled(e, "outcome", "acknowledged", in.acknowledged);
+    one(e, OWN_lanterne_collector_decode_seconds_total, in.decode_seconds);
 }
 
 static void put_store(struct expo *e)

@@ -141,17 +141,18 @@ static void put_stragglers(const struct ltn_serve *s, struct ltn_buf *b)
 
 static void put_ingest(const struct ltn_serve *s, struct ltn_buf *b)
 {
-    const struct ltn_ingest_stats *in = ltn_ingest_stats(s->ingest);
+    struct ltn_ingest_stats in;
+    ltn_serve_ingest_stats(s, &in);
     struct ltn_store_stats st;
     ltn_store_stats(s->store, &st);
     (void)ltn_buf_printf(
         b,
         "\nIngest: %llu requests, %llu acknowledged, %llu points, %llu logs; "
         "refused: %llu malformed, %llu busy, %llu disk; %llu points rejected\n",
-        (unsigned long long)in->requests, (unsigned long long)in->acknowledged,
-        (unsigned long long)in->points_received, (unsigned long long)in->logs_received,
-        (unsigned long long)ltn_serve_malformed(s), (unsigned long long)in->rejected_busy,
-        (unsigned long long)in->rejected_disk, (unsigned long long)in->rejected_points);
+        (unsigned long long)in.requests, (unsigned long long)in.acknowledged,
+        (unsigned long long)in.points_received, (unsigned long long)in.logs_received,
+        (unsigned long long)in.rejected_malformed, (unsigned long long)in.rejected_busy,
+        (unsigned long long)in.rejected_disk, (unsigned long long)in.rejected_points);
     (void)ltn_buf_printf(b, "Store: %llu commits, %llu failed, %zu waiting%s%s\n",
                          (unsigned long long)st.commits, (unsigned long long)st.failed_commits,
                          st.queue_items, st.writable ? "" : "; CANNOT WRITE: ", st.error);

@@ -555,7 +555,7 @@ static void sweep_bodies(struct conn *c, uint64_t now_ns)
     struct ltn_http_request *rq = c->requests;
     while (rq != NULL) {
         struct ltn_http_request *next = rq->next;
-        if (rq->state == RQ_BODY && too_slow(c, rq, now_ns)) {
+        if (rq->state == RQ_BODY && !rq->waits && too_slow(c, rq, now_ns)) {
             LTN_COUNT(c->server, timeouts_body);
             ltn_exchange_timeout(rq);
         }

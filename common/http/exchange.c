@@ -28,6 +28,7 @@ void ltn_exchange_detach(struct ltn_http_request *rq)
 {
     struct conn *c = rq->conn;
     ltn_loop_timer_stop(c->server->loop, &rq->deadline_timer);
+    ltn_overload_forget(rq);
     request_unlink(rq);
     c->held_bytes -= rq->held_bytes;
     if (rq->state == RQ_HANDLER) {
@@ -91,13 +92,6 @@ static void refuse(struct ltn_http_request *rq, int rc, const char *message)
 }
 
 /* ---- admission ---- */
-
-static bool is_grpc_type(const char *type)
-{
-    static const char name[] = "application/grpc";
-    size_t n = sizeof(name) - 1;
-    return strncmp(type, name, n) == 0 && (type[n] == '\0' || type[n] == '+');
-}
 
 static void copy_media_type(char *dst, size_t size, const char *value)
 {
@@ -312,14 +306,18 @@ static void *on_head(void *arg, int32_t id, struct ltn_head *head, bool body)
         drop_stream(c, id, LTN_H2_REFUSED_STREAM);
         return NULL;
     }
+    if (head->method == NULL) {
+        head->method = "";
+    }
+    if (ltn_overload_turns_away(c, id, head)) {
+        ltn_head_free(head);
+        return NULL;
+    }
     struct ltn_http_request *rq = request_new(c, id, head);
     if (rq == NULL) {
         ltn_head_free(head);
         drop_stream(c, id, LTN_H2_REFUSED_STREAM);
         return NULL;
-    }
-    if (head->method == NULL) {
-        head->method = "";
     }
     rq->method = ltn_method_bit(head->method, &rq->is_head);
     copy_media_type(rq->content_type, sizeof(rq->content_type), ltn_head_get(head, "content-type"));
@@ -333,7 +331,7 @@ static void *on_head(void *arg, int32_t id, struct ltn_head *head, bool body)
         answer_http(rq, LTN_ERR_MALFORMED, "malformed request target", NULL);
         return NULL;
     }
-    rq->grpc = head->version == 20 && is_grpc_type(rq->content_type);
+    rq->grpc = head->version == 20 && ltn_grpc_is_type(rq->content_type);
     if (rq->grpc) {
         LTN_COUNT(s, requests_grpc);
     }
@@ -346,7 +344,7 @@ static void *on_head(void *arg, int32_t id, struct ltn_head *head, bool body)
     if (rq->route->r.stream != NULL && !ltn_stream_begin(rq)) {
         return NULL;
     }
-    return rq;
+    return ltn_overload_head(rq) ? rq : NULL;
 }
 
 /* ---- body ---- */
@@ -386,9 +384,14 @@ static int keep_body(struct ltn_http_request *rq, const uint8_t *p, size_t n)
     return rq->grpc ? feed_frame(rq, p, n) : ltn_buf_append(&rq->body, p, n);
 }
 
-static void give_credit(struct conn *c, int32_t stream, size_t n)
+static void give_credit(struct conn *c, struct ltn_http_request *rq, size_t n)
 {
     if (c->h2 == NULL) {
+        return;
+    }
+    if (rq->waits) {
+        rq->withheld_credit += n;
+        ltn_h2_credit_connection(c->h2, n);
         return;
     }
     bool full = c->held_bytes > c->server->conf.connection_budget_bytes;
@@ -398,7 +401,7 @@ static void give_credit(struct conn *c, int32_t stream, size_t n)
         }
         c->withheld_credit += n;
     }
-    ltn_h2_credit(c->h2, stream, n, !full);
+    ltn_h2_credit(c->h2, rq->stream, n, !full);
 }
 
 static void refuse_body(struct ltn_http_request *rq, int rc)
@@ -416,7 +419,6 @@ static void on_data(void *arg, void *request, const uint8_t *p, size_t n)
 {
     struct conn *c = arg;
     struct ltn_http_request *rq = request;
-    int32_t stream = rq->stream;
     rq->wire_bytes += n;
     ltn_count_add(&c->server->counters.request_body_bytes, n);
     charge_rate(rq, n);
@@ -432,7 +434,7 @@ static void on_data(void *arg, void *request, const uint8_t *p, size_t n)
         }
         return;
     }
-    give_credit(c, stream, n);
+    give_credit(c, rq, n);
 }
 
 static bool reserve_inflated(void *arg, size_t n)
@@ -498,6 +500,10 @@ static void on_end(void *arg, void *request)
         ltn_stream_end(rq);
         return;
     }
+    if (rq->waits) {
+        rq->whole = true;
+        return;
+    }
     if (rq->grpc && !rq->frame_complete) {
         LTN_COUNT(s, refused_malformed);
         answer_error(rq, LTN_ERR_FRAMING,
@@ -514,6 +520,9 @@ static void on_end(void *arg, void *request)
         refuse(rq, rc, rc == LTN_ERR_MALFORMED ? "body cannot be decompressed" : NULL);
         return;
     }
+    if (rq->counted) {
+        ltn_load_body(&s->overload.load, rq->wire_bytes);
+    }
     rq->state = RQ_HANDLER;
     c->in_handlers++;
     ltn_count_add(&s->counters.in_flight, 1);
@@ -521,6 +530,21 @@ static void on_end(void *arg, void *request)
     ltn_request_enter(core);
     rq->route->r.handle(rq->route->r.arg, rq);
     ltn_request_leave();
+}
+
+void ltn_exchange_go_on(struct ltn_http_request *rq)
+{
+    struct conn *c = rq->conn;
+    if (rq->whole) {
+        on_end(c, rq);
+        return;
+    }
+    rq->started_ns = rq->rate_ns = ltn_loop_now_ns(c->server->loop); /* the wait was ours */
+    rq->rate_bytes = rq->wire_bytes;
+    if (c->h2 != NULL) {
+        ltn_h2_go_on(c->h2, rq->stream, rq->withheld_credit);
+        ltn_server_conn_dirty(c);
+    }
 }
 
 static void on_closed(void *arg, void *request)
@@ -589,6 +613,7 @@ void ltn_exchange_replied(struct ltn_http_request *rq)
 {
     struct conn *c = rq->conn;
     struct ltn_http_server *s = rq->core->server;
+    rq->answered = true;
     if (c == NULL) {
         if (s != NULL) {
             LTN_COUNT(s, replies_dropped);

@@ -436,3 +436,10 @@ bool ltn_rpc_status_retry_parse(const uint8_t *p, size_t n, uint64_t *ret_ns)
     }
     return false;
 }
+
+bool ltn_grpc_is_type(const char *type)
+{
+    static const char name[] = "application/grpc";
+    size_t n = sizeof(name) - 1;
+    return strncmp(type, name, n) == 0 && (type[n] == '\0' || type[n] == '+');
+}

@@ -30,6 +30,9 @@ enum ltn_grpc_code {
     LTN_GRPC_UNAUTHENTICATED = 16,
 };
 
+/* Whether a content type in lower case is that of gRPC. */
+bool ltn_grpc_is_type(const char *type);
+
 /* One message being put together from any cut of its bytes. */
 struct ltn_grpc_frame {
     uint8_t prefix[LTN_GRPC_PREFIX_BYTES];

@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http/h2.h"
+#include "http/h2-internals.h"
 
 #include <errno.h>
-#include <nghttp2/nghttp2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/err.h"
-#include "base/buf.h"
-#include "http/bucket.h"
 
-#define FRAME_HEADER_BYTES 9
 #define FIELD_OVERHEAD     32
 #define MAX_PADDING        256U
 #define MAX_CONTINUATIONS  8
@@ -22,68 +18,14 @@
 #define TINY_DATA_BYTES    64U
 #define HEADER_EXCESS      8 /* times the limit, then the stream is cut without an answer */
 #define TOO_MANY_PINGS     "too_many_pings" /* the word gRPC clients look for */
-#define MAX_REPLY_FIELDS   48
 #define REFUND_PER_REPLY   32
 #define REFUND_PER_DATA    4
 #define PROGRESS_PER_REPLY 1024
 #define STREAM_QUEUE_BYTES ((size_t)64 << 20) /* callers give a tighter bound */
 #define ANSWERED_GRACE_NS  (500 * LTN_NS_PER_MS)
+#define RESETS_AT_MOST     20000 /* of a connection, and per second */
 
 static const uint8_t drain_ping[8] = {'l', 't', 'n', 'd', 'r', 'a', 'i', 'n'};
-
-struct stream {
-    struct stream *prev;
-    struct stream *next;
-    int32_t id;
-    struct ltn_head *head; /* until it is complete */
-    bool head_seen;        /* complete: further header blocks are trailers */
-    bool done;             /* a reply was given */
-    bool replied;          /* and is not yet sent whole */
-    size_t trailer_bytes;  /* of the request, as HPACK counts */
-    bool reset_at_once;    /* when the reply is out before the request is whole */
-    uint64_t answered_ns;  /* reply sent, the peer still sends; 0: not so */
-    void *request;
-    /* the reply's body and trailers while they go out */
-    uint8_t *body;
-    size_t body_len;
-    size_t body_pos;
-    struct ltn_source *source; /* instead of body */
-    struct ltn_arena trailer_arena;
-    nghttp2_nv *trailers;
-    size_t trailer_count;
-    /* a reply of many messages */
-    bool live;
-    bool ending; /* trailers behind what waits */
-    struct ltn_buf queue;
-};
-
-struct ltn_h2 {
-    nghttp2_session *ng;
-    struct ltn_h2_conf conf;
-    struct ltn_session_sink sink;
-    void *arg;
-    uint64_t now_ns;
-    struct stream *streams;
-    size_t stream_count;
-    size_t unsent_count;
-    size_t answered_count;
-    uint64_t progress;
-    bool in_head;
-    bool flooded;
-    bool drain_sent;
-    bool drain_final;
-    bool freeing;
-    struct ltn_bucket resets;
-    struct ltn_bucket nuisance;
-    struct ltn_bucket faults;
-    uint64_t pinged_ns; /* last PING; 0: none since something was answered */
-    uint32_t strikes;
-    uint8_t scan[FRAME_HEADER_BYTES];
-    size_t scan_len;
-    size_t scan_skip;       /* payload, at first the preface, still to pass */
-    const uint8_t *pending; /* from nghttp2, not yet copied out */
-    size_t pending_len;
-};
 
 static void flood(struct ltn_h2 *s)
 {
@@ -107,12 +49,7 @@ static void fault(struct ltn_h2 *s)
     }
 }
 
-static struct stream *stream_of(struct ltn_h2 *s, int32_t id)
-{
-    return nghttp2_session_get_stream_user_data(s->ng, id);
-}
-
-static void reply_done(struct ltn_h2 *s, struct stream *st)
+static void reply_done(struct ltn_h2 *s, struct ltn_h2_stream *st)
 {
     free(st->body);
     ltn_source_free(st->source);
@@ -126,7 +63,7 @@ static void reply_done(struct ltn_h2 *s, struct stream *st)
     }
 }
 
-static void stream_free(struct ltn_h2 *s, struct stream *st)
+static void stream_free(struct ltn_h2 *s, struct ltn_h2_stream *st)
 {
     reply_done(s, st);
     s->answered_count -= st->answered_ns != 0 ? 1 : 0;
@@ -152,7 +89,7 @@ static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, voi
     if (frame->headers.cat != NGHTTP2_HCAT_REQUEST) {
         return 0;
     }
-    struct stream *st = calloc(1, sizeof(*st));
+    struct ltn_h2_stream *st = calloc(1, sizeof(*st));
     if (st == NULL) {
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     }
@@ -162,7 +99,7 @@ static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, voi
         free(st);
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     }
-    ltn_arena_init(&st->trailer_arena, 1024, 16384);
+    ltn_arena_init(&st->trailer_arena, 976, 16384);
     ltn_buf_init(&st->queue, STREAM_QUEUE_BYTES);
     st->id = frame->hd.stream_id;
     st->head->version = 20;
@@ -205,7 +142,7 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint
                      void *user)
 {
     struct ltn_h2 *s = user;
-    struct stream *st = stream_of(s, frame->hd.stream_id);
+    struct ltn_h2_stream *st = ltn_h2_stream_of(s, frame->hd.stream_id);
     (void)ng;
     (void)flags;
     if (st == NULL) {
@@ -232,19 +169,7 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint
     return 0; /* too_large stands in the head and is answered when it is complete */
 }
 
-/* The client waits to be told that its body is wanted. */
-static void say_continue(struct ltn_h2 *s, int32_t id)
-{
-    static const char name[] = ":status";
-    static const char value[] = "100";
-    const nghttp2_nv nv = {.name = (uint8_t *)(uintptr_t)name,
-                           .value = (uint8_t *)(uintptr_t)value,
-                           .namelen = sizeof(name) - 1,
-                           .valuelen = sizeof(value) - 1};
-    (void)nghttp2_submit_headers(s->ng, NGHTTP2_FLAG_NONE, id, NULL, &nv, 1, NULL);
-}
-
-static void head_complete(struct ltn_h2 *s, struct stream *st, bool end)
+static void head_complete(struct ltn_h2 *s, struct ltn_h2_stream *st, bool end)
 {
     struct ltn_head *h = st->head;
     int32_t id = st->id;
@@ -256,18 +181,22 @@ static void head_complete(struct ltn_h2 *s, struct stream *st, bool end)
         h->authority = ltn_head_get(h, "host");
     }
     void *request = s->sink.head(s->arg, id, h, !end);
-    st = stream_of(s, id);
+    st = ltn_h2_stream_of(s, id);
     if (st != NULL) {
         st->request = request;
-        if (waits && request != NULL && !st->done) {
-            say_continue(s, id);
+        if (s->held_known && request != NULL && !end && !st->waits) {
+            ltn_h2_let_body_in(s, id);
+        }
+        st->expects = waits && request != NULL && !st->done;
+        if (st->expects && !st->waits) {
+            ltn_h2_say_continue(s, id);
         }
     }
 }
 
 static void stream_end(struct ltn_h2 *s, int32_t id)
 {
-    struct stream *st = stream_of(s, id);
+    struct ltn_h2_stream *st = ltn_h2_stream_of(s, id);
     if (st != NULL && st->request != NULL) {
         s->sink.end(s->arg, st->request);
     }
@@ -275,7 +204,7 @@ static void stream_end(struct ltn_h2 *s, int32_t id)
 
 static void on_headers_frame(struct ltn_h2 *s, const nghttp2_frame *frame)
 {
-    struct stream *st = stream_of(s, frame->hd.stream_id);
+    struct ltn_h2_stream *st = ltn_h2_stream_of(s, frame->hd.stream_id);
     bool end = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
     if (st != NULL && st->head != NULL) {
         head_complete(s, st, end);
@@ -308,6 +237,18 @@ static void judge_ping(struct ltn_h2 *s)
     }
 }
 
+/* Taking back what is being worked on is what floods are made of. What was answered early may be
+ * taken back: clients that had not sent all do so. */
+static void judge_reset(struct ltn_h2 *s, int32_t id)
+{
+    const struct ltn_h2_stream *st = ltn_h2_stream_of(s, id);
+    if (st == NULL || st->done) {
+        nuisance(s);
+    } else if (!ltn_bucket_take(&s->resets, 1, s->now_ns)) {
+        flood(s);
+    }
+}
+
 static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *user)
 {
     struct ltn_h2 *s = user;
@@ -321,9 +262,7 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
         on_data_frame(s, frame);
         break;
     case NGHTTP2_RST_STREAM:
-        if (!ltn_bucket_take(&s->resets, 1, s->now_ns)) {
-            flood(s);
-        }
+        judge_reset(s, frame->hd.stream_id);
         break;
     case NGHTTP2_PING:
         if ((frame->hd.flags & NGHTTP2_FLAG_ACK) == 0) {
@@ -335,6 +274,8 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
     case NGHTTP2_SETTINGS:
         if ((frame->hd.flags & NGHTTP2_FLAG_ACK) == 0) {
             nuisance(s);
+        } else {
+            ltn_h2_settings_known(s);
         }
         break;
     default: /* PRIORITY, WINDOW_UPDATE, GOAWAY */
@@ -348,7 +289,7 @@ static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const u
                          void *user)
 {
     struct ltn_h2 *s = user;
-    struct stream *st = stream_of(s, id);
+    struct ltn_h2_stream *st = ltn_h2_stream_of(s, id);
     (void)flags;
     if (st != NULL && st->request != NULL) {
         s->sink.data(s->arg, st->request, p, n);
@@ -362,7 +303,7 @@ static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const u
 static int on_stream_close(nghttp2_session *ng, int32_t id, uint32_t code, void *user)
 {
     struct ltn_h2 *s = user;
-    struct stream *st = stream_of(s, id);
+    struct ltn_h2_stream *st = ltn_h2_stream_of(s, id);
     (void)code;
     if (st == NULL) {
         return 0;
@@ -417,7 +358,7 @@ static int on_frame_send(nghttp2_session *ng, const nghttp2_frame *frame, void *
         return 0;
     }
     int32_t id = frame->hd.stream_id;
-    struct stream *st = stream_of(s, id);
+    struct ltn_h2_stream *st = ltn_h2_stream_of(s, id);
     if (st != NULL) {
         reply_done(s, st);
     }
@@ -453,9 +394,9 @@ static int make_session(struct ltn_h2 *s)
     nghttp2_option_set_no_closed_streams(opt, 1);
     nghttp2_option_set_max_settings(opt, MAX_SETTINGS);
     nghttp2_option_set_max_outbound_ack(opt, MAX_OUTBOUND_ACK);
-    /* Our own bucket speaks first; the library's is the second line. */
-    nghttp2_option_set_stream_reset_rate_limit(opt, (uint64_t)s->conf.reset_burst * 2,
-                                               (uint64_t)s->conf.reset_per_s * 2);
+    /* Our own bucket speaks first; the library's is the second line, which counts resets of what
+     * was answered as well. */
+    nghttp2_option_set_stream_reset_rate_limit(opt, RESETS_AT_MOST, RESETS_AT_MOST);
     nghttp2_option_set_max_continuations(opt, MAX_CONTINUATIONS);
     if (nghttp2_session_server_new2(&s->ng, cb, s, opt) == 0) {
         rc = 0;
@@ -513,7 +454,7 @@ void ltn_h2_free(struct ltn_h2 *s)
     }
     s->freeing = true;
     while (s->streams != NULL) {
-        struct stream *st = s->streams;
+        struct ltn_h2_stream *st = s->streams;
         void *request = st->request;
         (void)nghttp2_session_set_stream_user_data(s->ng, st->id, NULL);
         stream_free(s, st);
@@ -549,11 +490,11 @@ static void scan_frames(struct ltn_h2 *s, const uint8_t *p, size_t n)
             part = n < s->scan_skip ? n : s->scan_skip;
             s->scan_skip -= part;
         } else {
-            part = FRAME_HEADER_BYTES - s->scan_len;
+            part = LTN_H2_FRAME_HEADER_BYTES - s->scan_len;
             part = part < n ? part : n;
             memcpy(s->scan + s->scan_len, p, part);
             s->scan_len += part;
-            if (s->scan_len == FRAME_HEADER_BYTES) {
+            if (s->scan_len == LTN_H2_FRAME_HEADER_BYTES) {
                 judge_header(s);
             }
         }
@@ -595,240 +536,9 @@ void ltn_h2_credit_connection(struct ltn_h2 *s, size_t n)
     (void)nghttp2_session_consume_connection(s->ng, n);
 }
 
-static nghttp2_nv make_nv(const char *name, const char *value)
-{
-    return (nghttp2_nv){
-        .name = (uint8_t *)(uintptr_t)name,
-        .value = (uint8_t *)(uintptr_t)value,
-        .namelen = strlen(name),
-        .valuelen = strlen(value),
-        .flags = NGHTTP2_NV_FLAG_NONE,
-    };
-}
-
-static ssize_t read_body(nghttp2_session *ng, int32_t id, uint8_t *dst, size_t room,
-                         uint32_t *flags, nghttp2_data_source *source, void *user)
-{
-    struct stream *st = source->ptr;
-    struct ltn_h2 *s = user;
-    size_t part = st->body_len - st->body_pos;
-    part = part < room ? part : room;
-    if (part > 0) {
-        memcpy(dst, st->body + st->body_pos, part);
-        st->body_pos += part;
-        s->progress += part;
-    }
-    if (st->body_pos == st->body_len) {
-        *flags |= NGHTTP2_DATA_FLAG_EOF;
-        if (st->trailer_count > 0) {
-            *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
-            if (nghttp2_submit_trailer(ng, id, st->trailers, st->trailer_count) != 0) {
-                return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
-            }
-        }
-    }
-    return (ssize_t)part;
-}
-
-static ssize_t read_source(nghttp2_session *ng, int32_t id, uint8_t *dst, size_t room,
-                           uint32_t *flags, nghttp2_data_source *source, void *user)
-{
-    struct stream *st = source->ptr;
-    struct ltn_h2 *s = user;
-    (void)ng;
-    (void)id;
-    ssize_t n = ltn_source_read(st->source, dst, room);
-    if (n < 0) {
-        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
-    }
-    if (n == 0) {
-        *flags |= NGHTTP2_DATA_FLAG_EOF;
-    }
-    s->progress += (size_t)n;
-    return n;
-}
-
-static int keep_trailers(struct stream *st, const struct ltn_http_field *fields, size_t n)
-{
-    if (n == 0) {
-        return 0;
-    }
-    struct ltn_arena *a = &st->trailer_arena;
-    st->trailers = ltn_arena_calloc(a, n, sizeof(*st->trailers));
-    if (st->trailers == NULL) {
-        return -ENOMEM;
-    }
-    for (size_t i = 0; i < n; i++) {
-        const struct ltn_http_field *f = &fields[i];
-        char *name = ltn_arena_strndup(a, f->name, strlen(f->name));
-        char *value = ltn_arena_strndup(a, f->value, strlen(f->value));
-        if (name == NULL || value == NULL) {
-            return -ENOMEM;
-        }
-        st->trailers[i] = make_nv(name, value);
-    }
-    st->trailer_count = n;
-    return 0;
-}
-
-static int submit(struct ltn_h2 *s, struct stream *st, const struct ltn_session_reply *r)
-{
-    nghttp2_nv nv[MAX_REPLY_FIELDS + 2];
-    size_t n = 0;
-    char status[8];
-    char length[24];
-    (void)snprintf(status, sizeof(status), "%d", r->status);
-    (void)snprintf(length, sizeof(length), "%zu", r->body_len);
-    nv[n++] = make_nv(":status", status);
-    for (size_t i = 0; i < r->field_count && i < MAX_REPLY_FIELDS; i++) {
-        nv[n++] = make_nv(r->fields[i].name, r->fields[i].value);
-    }
-    if (!r->no_length && st->source == NULL && r->status != 204 && r->status != 304) {
-        nv[n++] = make_nv("content-length", length);
-    }
-    nghttp2_data_provider provider = {.source.ptr = st, .read_callback = read_body};
-    if (st->source != NULL) {
-        provider.read_callback = read_source;
-    }
-    bool body = (st->body_len > 0 || st->source != NULL || st->trailer_count > 0) && !r->head_only;
-    int rc = nghttp2_submit_response(s->ng, st->id, nv, n, body ? &provider : NULL);
-    if (rc == NGHTTP2_ERR_NOMEM) {
-        return -ENOMEM;
-    }
-    return rc == 0 ? 0 : LTN_ERR_INTERNAL;
-}
-
-int ltn_h2_reply(struct ltn_h2 *s, int32_t id, struct ltn_session_reply *reply)
-{
-    struct stream *st = stream_of(s, id);
-    uint8_t *body = reply->body;
-    struct ltn_source *source = reply->source;
-    reply->body = NULL;
-    reply->source = NULL;
-    if (st == NULL || st->done) {
-        free(body);
-        ltn_source_free(source);
-        return LTN_ERR_CLOSED;
-    }
-    st->request = NULL; /* the sink replied, it knows */
-    st->done = true;
-    st->reset_at_once = reply->no_length;
-    st->body = body;
-    st->body_len = reply->body_len;
-    st->source = source;
-    int rc = keep_trailers(st, reply->trailers, reply->trailer_count);
-    if (rc == 0) {
-        rc = submit(s, st, reply);
-    }
-    if (rc != 0) {
-        ltn_h2_reset(s, id, NGHTTP2_INTERNAL_ERROR);
-        return rc;
-    }
-    st->replied = true;
-    s->unsent_count++;
-    return 0;
-}
-
-/* ---- replies of many messages ---- */
-
-static ssize_t read_stream(nghttp2_session *ng, int32_t id, uint8_t *dst, size_t room,
-                           uint32_t *flags, nghttp2_data_source *source, void *user)
-{
-    struct stream *st = source->ptr;
-    struct ltn_h2 *s = user;
-    size_t part = st->queue.len < room ? st->queue.len : room;
-    if (part == 0 && !st->ending) {
-        return NGHTTP2_ERR_DEFERRED;
-    }
-    if (part > 0) {
-        memcpy(dst, st->queue.data, part);
-        ltn_buf_consume(&st->queue, part);
-        s->progress += part;
-    }
-    if (st->queue.len == 0) {
-        ltn_buf_done(&st->queue); /* an idle stream keeps no buffer */
-        if (st->ending) {
-            *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
-            if (nghttp2_submit_trailer(ng, id, st->trailers, st->trailer_count) != 0) {
-                return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
-            }
-        }
-    }
-    return (ssize_t)part;
-}
-
-int ltn_h2_stream_begin(struct ltn_h2 *s, int32_t id, const struct ltn_http_field *fields, size_t n)
-{
-    struct stream *st = stream_of(s, id);
-    nghttp2_nv nv[MAX_REPLY_FIELDS + 1];
-    size_t count = 0;
-    if (st == NULL || st->done) {
-        return LTN_ERR_CLOSED;
-    }
-    nv[count++] = make_nv(":status", "200");
-    for (size_t i = 0; i < n && i < MAX_REPLY_FIELDS; i++) {
-        nv[count++] = make_nv(fields[i].name, fields[i].value);
-    }
-    nghttp2_data_provider provider = {.source.ptr = st, .read_callback = read_stream};
-    int rc = nghttp2_submit_response(s->ng, id, nv, count, &provider);
-    if (rc != 0) {
-        return rc == NGHTTP2_ERR_NOMEM ? -ENOMEM : LTN_ERR_INTERNAL;
-    }
-    st->done = true;
-    st->live = true;
-    st->reset_at_once = true;
-    return 0;
-}
-
-int ltn_h2_stream_send(struct ltn_h2 *s, int32_t id, const uint8_t *prefix, size_t prefix_n,
-                       const void *p, size_t n, size_t max_waiting)
-{
-    struct stream *st = stream_of(s, id);
-    if (st == NULL || !st->live || st->ending) {
-        return LTN_ERR_CLOSED;
-    }
-    if (n > max_waiting || st->queue.len > max_waiting - n) {
-        return LTN_ERR_BUSY;
-    }
-    if (ltn_buf_reserve(&st->queue, prefix_n + n) == NULL) {
-        return -ENOMEM;
-    }
-    int rc = ltn_buf_append(&st->queue, prefix, prefix_n);
-    if (rc == 0 && n > 0) {
-        rc = ltn_buf_append(&st->queue, p, n);
-    }
-    /* Fails when the stream does not wait: it then sends on by itself. */
-    (void)nghttp2_session_resume_data(s->ng, id);
-    return rc;
-}
-
-size_t ltn_h2_stream_waiting(struct ltn_h2 *s, int32_t id)
-{
-    const struct stream *st = stream_of(s, id);
-    return st != NULL ? st->queue.len : 0;
-}
-
-void ltn_h2_stream_end(struct ltn_h2 *s, int32_t id, const struct ltn_http_field *trailers,
-                       size_t n)
-{
-    struct stream *st = stream_of(s, id);
-    if (st == NULL || !st->live || st->ending) {
-        return;
-    }
-    st->request = NULL; /* the sink ended it, it knows */
-    st->ending = true;
-    if (keep_trailers(st, trailers, n) != 0) {
-        ltn_h2_reset(s, id, NGHTTP2_INTERNAL_ERROR);
-        return;
-    }
-    st->replied = true; /* the write timeout watches over the rest */
-    s->unsent_count++;
-    (void)nghttp2_session_resume_data(s->ng, id);
-}
-
 void ltn_h2_reset(struct ltn_h2 *s, int32_t id, uint32_t code)
 {
-    struct stream *st = stream_of(s, id);
+    struct ltn_h2_stream *st = ltn_h2_stream_of(s, id);
     if (st != NULL) {
         st->request = NULL;
     }
@@ -838,10 +548,11 @@ void ltn_h2_reset(struct ltn_h2 *s, int32_t id, uint32_t code)
 void ltn_h2_tick(struct ltn_h2 *s, uint64_t now_ns)
 {
     s->now_ns = now_ns;
+    ltn_h2_hold_tick(s);
     if (s->answered_count == 0) {
         return;
     }
-    for (struct stream *st = s->streams; st != NULL; st = st->next) {
+    for (struct ltn_h2_stream *st = s->streams; st != NULL; st = st->next) {
         if (st->answered_ns != 0 && now_ns - st->answered_ns > ANSWERED_GRACE_NS) {
             (void)nghttp2_submit_rst_stream(s->ng, NGHTTP2_FLAG_NONE, st->id, NGHTTP2_NO_ERROR);
         }

@@ -49,6 +49,14 @@ void ltn_h2_credit(struct ltn_h2 *s, int32_t id, size_t n, bool connection);
 /* Connection credit alone, for bytes held back or of streams that ended. */
 void ltn_h2_credit_connection(struct ltn_h2 *s, size_t n);
 
+/* Has the peer send no more than the beginning of a body unasked, for a second from now, so that
+ * refusing costs little. Streams that do not wait are asked for the rest at once. */
+void ltn_h2_hold_bodies(struct ltn_h2 *s);
+/* A stream whose body shall wait, called while its head is reported; and go on, with the credit
+ * that was withheld. */
+void ltn_h2_wait(struct ltn_h2 *s, int32_t id);
+void ltn_h2_go_on(struct ltn_h2 *s, int32_t id, size_t withheld);
+
 /* Queues the reply; a body still coming in is discarded and cut off with RST_STREAM(NO_ERROR): at
  * once for gRPC, by a later tick for others. Takes the body in any case. 0, LTN_ERR_CLOSED when the
  * stream is gone, -ENOMEM. */

@@ -8,8 +8,8 @@
 
 #include "base/err.h"
 
-#define FIELD_OVERHEAD   32 /* as HPACK counts a field */
-#define HEAD_CHUNK_BYTES 2048
+#define FIELD_OVERHEAD   32  /* as HPACK counts a field */
+#define HEAD_CHUNK_BYTES 976 /* with what malloc adds, of a size that it hands out quickly */
 
 struct ltn_head *ltn_head_new(size_t max_bytes, uint32_t max_count)
 {

@@ -11,7 +11,7 @@
 #include "http/server-internals.h"
 
 #define MAX_MESSAGE_BYTES 1024 /* of an error, as sent */
-#define REPLY_ARENA_CHUNK 1024
+#define REPLY_ARENA_CHUNK 976
 #define REPLY_ARENA_BYTES (64 * 1024)
 #define GZIP_FROM_BYTES   512
 
@@ -57,6 +57,9 @@ void ltn_request_give_back(struct ltn_http_request *rq, size_t n)
 
 void ltn_request_free(struct ltn_http_request *rq)
 {
+    if (rq->counted && rq->core->server != NULL) {
+        ltn_load_over(&rq->core->server->overload.load, rq->answered);
+    }
     ltn_budget_give(rq->core->budget, rq->held_bytes + rq->late_bytes);
     ltn_head_free(rq->head);
     free(rq->path);

@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/queue.h>
 
 #include "base/arena.h"
 #include "base/buf.h"
@@ -19,6 +20,7 @@
 #include "http/grpc.h"
 #include "http/h1.h"
 #include "http/h2.h"
+#include "http/load.h"
 #include "http/rate.h"
 #include "http/server.h"
 #include "http/session.h"
@@ -67,7 +69,7 @@ enum request_state {
 struct reply {
     struct ltn_arena arena; /* fields and trailers */
     struct ltn_session_reply r;
-    struct ltn_http_field fields[24];
+    struct ltn_http_field fields[16];
     struct ltn_http_field trailers[6];
     bool failed; /* no memory: the stream is reset */
     bool too_large;
@@ -104,7 +106,13 @@ struct ltn_http_request {
     struct ltn_buf body;
     struct ltn_grpc_frame frame;
     bool frame_complete;
-    bool closed; /* the stream has ended; a late reply is dropped */
+    bool counted;  /* in the server's load */
+    bool answered; /* by its handler */
+    bool waits;    /* at its head, for room; then in the server's list */
+    bool whole;    /* nothing more comes */
+    TAILQ_ENTRY(ltn_http_request) waiting;
+    size_t withheld_credit; /* of the stream, while it waits */
+    bool closed;            /* the stream has ended; a late reply is dropped */
     size_t max_body_bytes;
     size_t held_bytes; /* of the budget; given back when the request is freed */
     uint64_t wire_bytes;
@@ -228,6 +236,8 @@ void ltn_exchange_replied(struct ltn_http_request *rq);
 void ltn_exchange_forget(struct conn *c);
 /* A body that came too slowly. */
 void ltn_exchange_timeout(struct ltn_http_request *rq);
+/* A request that waited is let in. */
+void ltn_exchange_go_on(struct ltn_http_request *rq);
 /* Takes a request off its connection. */
 void ltn_exchange_detach(struct ltn_http_request *rq);
 
@@ -241,6 +251,34 @@ void ltn_stream_end(struct ltn_http_request *rq);
 void ltn_stream_deadline(struct ltn_http_request *rq);
 /* The HTTP/2 stream or the connection is gone. */
 void ltn_stream_gone(struct ltn_http_request *rq);
+
+/* ---- overload (overload.c) ---- */
+
+/* The answer to gRPC calls that are refused for it. */
+struct ltn_refusal {
+    struct ltn_http_field fields[5];
+    size_t count;
+    char status[12];
+    struct ltn_buf details, retry;
+};
+
+struct ltn_overload {
+    struct ltn_load load;
+    struct ltn_refusal refusal;
+    TAILQ_HEAD(ltn_waiting, ltn_http_request) waiting; /* in the order they came */
+    struct ltn_timer turn;
+};
+
+/* 0 or -ENOMEM; ltn_overload_done() follows either way. */
+int ltn_overload_init(struct ltn_overload *o, const struct ltn_http_conf *conf) ltn_must_check;
+void ltn_overload_done(struct ltn_overload *o, struct ltn_loop *loop);
+/* A head under overload: true when it was refused on the spot. */
+bool ltn_overload_turns_away(struct conn *c, int32_t stream, const struct ltn_head *head);
+/* An admitted request: counts it as let in, refuses it, or has it wait (rq->waits). False: it was
+ * answered. */
+bool ltn_overload_head(struct ltn_http_request *rq);
+/* It waits no longer. */
+void ltn_overload_forget(struct ltn_http_request *rq);
 
 /* ---- server ---- */
 
@@ -297,6 +335,7 @@ struct ltn_http_server {
     struct ltn_inflater *inflater;
     struct ltn_rate *rate; /* NULL: no limits */
     struct ltn_bucket handshakes;
+    struct ltn_overload overload; /* of protected routes */
     struct counters counters;
     uint8_t scratch_in[LTN_SCRATCH_BYTES];
     uint8_t scratch_out[LTN_SCRATCH_BYTES];

@@ -62,6 +62,7 @@ void ltn_http_conf_default(struct ltn_http_conf *conf)
         .handshake_per_s = 500,
         .grpc_health = true,
         .retry_after_s = 5,
+        .refusals_per_s = 25000, /* about a twentieth of a core */
     };
 }
 
@@ -278,8 +279,9 @@ struct ltn_http_server *ltn_http_server_new(struct ltn_loop *loop, const struct 
     s->rate = limited
                   ? ltn_rate_new(conf->tenant_requests_per_s, conf->tenant_bytes_per_s, MAX_TENANTS)
                   : NULL;
-    if (s->core == NULL || s->inflater == NULL || (limited && s->rate == NULL) ||
-        (conf->grpc_health && ltn_health_routes(s) != 0) || arm_sweep(s) != 0) {
+    if (s->core == NULL || s->inflater == NULL || ltn_overload_init(&s->overload, &s->conf) != 0 ||
+        (limited && s->rate == NULL) || (conf->grpc_health && ltn_health_routes(s) != 0) ||
+        arm_sweep(s) != 0) {
         ltn_http_server_free(s);
         return NULL;
     }
@@ -321,6 +323,7 @@ void ltn_http_server_free(struct ltn_http_server *s)
     ltn_map_done(&s->per_ip, NULL);
     ltn_inflater_free(s->inflater);
     ltn_rate_free(s->rate);
+    ltn_overload_done(&s->overload, s->loop);
     free(s);
 }
 

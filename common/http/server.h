@@ -78,6 +78,10 @@ struct ltn_http_conf {
     uint64_t handshake_timeout_ns;
     uint32_t handshake_burst; /* handshakes that may begin at once, and per second */
     uint32_t handshake_per_s;
+    /* overload: bodies in progress with handlers of protected routes (ltn_http_route.rested_ns);
+     * beyond, requests wait at their head or are refused. 0: no such bound. */
+    size_t protected_bytes;
+    uint32_t refusals_per_s; /* at most, of those; the others wait on. At least 1 */
     /* behaviour */
     bool reuse_port;
     bool grpc_health;        /* serve grpc.health.v1.Health */
@@ -130,6 +134,12 @@ struct ltn_http_route {
     const char *content_types; /* accepted media types, comma separated, lower case; else 415.
                                   NULL: any. Copied. */
     size_t max_body_bytes;     /* 0: the server's */
+    /* When what serves the route last had nothing to do, CLOCK_MONOTONIC; called with arg on the
+     * loop thread at the head of a request. A route that has it is protected from overload: when
+     * it, or the loop, has no rest for longer than a burst, requests beyond what is soon answered
+     * wait at their head and are refused as LTN_ERR_BUSY, and HTTP/2 peers are made to send no more
+     * than the beginning of bodies unasked. NULL: everybody is let in. */
+    uint64_t (*rested_ns)(void *arg, const struct ltn_http_request *req);
     /* Called on the loop thread, must not block. Owns req until a reply call. */
     void (*handle)(void *arg, struct ltn_http_request *req);
     void *arg;
@@ -344,6 +354,7 @@ void ltn_http_stream_end(struct ltn_http_request *stream, int status, const char
     X(refused_body, "bodies over the limits, also after decompression")                            \
     X(refused_malformed, "requests with broken bodies or framing")                                 \
     X(refused_budget, "requests refused for want of memory budget")                                \
+    X(refused_load, "requests refused at their head for overload")                                 \
     X(refused_streams, "streams refused because too many requests are at work")                    \
     X(grpc_deadlines, "gRPC calls whose deadline passed before the reply")                         \
     X(streams_reset, "requests the peer took back before the reply")                               \

@@ -39,6 +39,7 @@ struct ltn_session_reply {
     const struct ltn_http_field *trailers; /* HTTP/2 only; copied */
     size_t trailer_count;
     struct ltn_source *source; /* instead of body; taken; NULL: none */
+    bool lasting;              /* fields outlive the session: not copied */
     bool head_only;            /* content-length of the body, but not the body */
     bool no_length;            /* gRPC: no content-length */
     bool close;                /* HTTP/1: close afterwards */

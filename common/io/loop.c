@@ -20,6 +20,7 @@ struct ltn_loop {
     int wake_fd;
     atomic_bool stop;
     uint64_t now_ns;
+    uint64_t rested_ns;
 
     struct ltn_watch wake_watch;
     struct ltn_watch signal_watch;
@@ -196,7 +197,7 @@ struct ltn_loop *ltn_loop_new(void)
     }
     l->signal_fd = -1;
     l->wake_fd = -1;
-    l->now_ns = ltn_now_mono_ns();
+    l->now_ns = l->rested_ns = ltn_now_mono_ns();
     pthread_mutex_init(&l->lock, NULL);
     l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (l->epoll_fd < 0) {
@@ -267,9 +268,22 @@ static int wait_ms(const struct ltn_loop *l, int timeout_ms)
     return (int)ms;
 }
 
+/* Looks first, so that it is known when there was nothing to do. */
+static int next_events(struct ltn_loop *l, int timeout_ms)
+{
+    int ms = wait_ms(l, timeout_ms);
+    int n = epoll_wait(l->epoll_fd, l->batch, EVENTS_PER_ROUND, 0);
+    if (n != 0 || ms == 0) {
+        return n;
+    }
+    n = epoll_wait(l->epoll_fd, l->batch, EVENTS_PER_ROUND, ms);
+    l->rested_ns = ltn_now_mono_ns();
+    return n;
+}
+
 int ltn_loop_step(struct ltn_loop *l, int timeout_ms)
 {
-    int n = epoll_wait(l->epoll_fd, l->batch, EVENTS_PER_ROUND, wait_ms(l, timeout_ms));
+    int n = next_events(l, timeout_ms);
     if (n < 0 && errno != EINTR) {
         return -errno;
     }
@@ -296,6 +310,11 @@ int ltn_loop_run(struct ltn_loop *l)
     }
     atomic_store(&l->stop, false);
     return 0;
+}
+
+uint64_t ltn_loop_rested_ns(const struct ltn_loop *l)
+{
+    return l->rested_ns;
 }
 
 void ltn_loop_stop(struct ltn_loop *l)

@@ -62,6 +62,9 @@ void ltn_loop_stop(struct ltn_loop *l);
 /* Time of the present round, CLOCK_MONOTONIC, without a system call. Loop thread. */
 uint64_t ltn_loop_now_ns(const struct ltn_loop *l);
 
+/* Until when the loop last waited with nothing to do, CLOCK_MONOTONIC. Loop thread. */
+uint64_t ltn_loop_rested_ns(const struct ltn_loop *l);
+
 /* Starts watching fd. 0 or -errno. Loop thread. */
 int ltn_loop_watch(struct ltn_loop *l, struct ltn_watch *w, int fd, uint32_t events,
                    void (*fn)(void *arg, uint32_t events), void *arg) ltn_must_check;

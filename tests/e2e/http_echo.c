@@ -28,6 +28,7 @@ struct app {
     struct ltn_chan *late;
     const char *token;
     uint64_t late_ns;
+    uint32_t busy; /* protected routes have no rest */
     pthread_t worker;
     atomic_bool stop;
     char *big;
@@ -175,6 +176,13 @@ static void on_late(void *arg, struct ltn_http_request *req)
     }
 }
 
+static uint64_t rested_ns(void *arg, const struct ltn_http_request *req)
+{
+    const struct app *app = arg;
+    (void)req;
+    return app->busy != 0 ? 0 : UINT64_MAX;
+}
+
 static void on_grpc_echo(void *arg, struct ltn_http_request *req)
 {
     size_t n;
@@ -277,6 +285,11 @@ static int add_routes(struct app *app)
          .handle = on_bad},
         {.path = "/test.Echo/Unary", .flags = LTN_ROUTE_GRPC, .handle = on_grpc_echo},
         {.path = "/test.Echo/Late", .flags = LTN_ROUTE_GRPC, .handle = on_late},
+        {.path = "/test.Echo/Protected",
+         .flags = LTN_ROUTE_GRPC,
+         .handle = on_late,
+         .rested_ns = rested_ns},
+        {.methods = LTN_HTTP_POST, .path = "/protected", .handle = on_late, .rested_ns = rested_ns},
         {.path = "/test.Echo/Busy", .flags = LTN_ROUTE_GRPC, .handle = on_busy},
         {.path = "/test.Echo/Bad", .flags = LTN_ROUTE_GRPC, .handle = on_bad},
         {.path = "/test.Echo/Small",
@@ -341,6 +354,9 @@ static bool set_option(struct ltn_http_conf *conf, struct app *app, size_t *budg
         {"max_body", NULL, &conf->max_body_bytes, NULL},
         {"conn_budget", NULL, &conf->connection_budget_bytes, NULL},
         {"budget", NULL, budget, NULL},
+        {"protected", NULL, &conf->protected_bytes, NULL},
+        {"refusals", NULL, NULL, &conf->refusals_per_s},
+        {"busy", NULL, NULL, &app->busy},
         {"tenant_requests", NULL, &conf->tenant_requests_per_s, NULL},
         {"tenant_bytes", NULL, &conf->tenant_bytes_per_s, NULL},
         {"max_response", NULL, &conf->max_response_bytes, NULL},

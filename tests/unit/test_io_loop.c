@@ -158,6 +158,28 @@ static void test_posts_from_threads(void **state)
     ltn_loop_free(o.loop);
 }
 
+static void nothing(struct ltn_task *task)
+{
+    (void)task;
+}
+
+static void test_rest_is_noticed(void **state)
+{
+    (void)state;
+    struct ltn_loop *l = ltn_loop_new();
+    struct ltn_task task = {.fn = nothing};
+    assert_non_null(l);
+    uint64_t made_ns = ltn_loop_rested_ns(l);
+    ltn_loop_post(l, &task);
+    assert_int_equal(ltn_loop_step(l, 50), 0);
+    assert_int_equal(ltn_loop_rested_ns(l), made_ns); /* there was something to do */
+    assert_int_equal(ltn_loop_step(l, 0), 0);
+    assert_int_equal(ltn_loop_rested_ns(l), made_ns); /* it only looked */
+    assert_int_equal(ltn_loop_step(l, 2), 0);
+    assert_true(ltn_loop_rested_ns(l) >= made_ns + 1000000);
+    ltn_loop_free(l);
+}
+
 static void test_free_runs_waiting_tasks(void **state)
 {
     (void)state;
@@ -199,6 +221,7 @@ int main(void)
         cmocka_unit_test(test_timers_fire_in_order),
         cmocka_unit_test(test_unwatch_within_a_round),
         cmocka_unit_test(test_posts_from_threads),
+        cmocka_unit_test(test_rest_is_noticed),
         cmocka_unit_test(test_free_runs_waiting_tasks),
         cmocka_unit_test(test_signals),
     };

@@ -118,7 +118,7 @@ export const node = {
 // --- health ---
 
 const COUNTERS = {
-  rejected_malformed: "malformed requests", rejected_forbidden: "refused: token of another cluster", rejected_points: "points rejected", rejected_busy: "refused: queue full", rejected_disk: "refused: disk",
+  rejected_malformed: "malformed requests", rejected_forbidden: "refused: token of another cluster", rejected_points: "points rejected", rejected_busy: "refused: overload", rejected_disk: "refused: disk",
   rejected_draining: "refused: shutting down", spans_refused: "spans refused (traces are not stored)", windows_duplicate: "windows that came again",
   windows_late: "windows after their group was judged", windows_gap: "windows that never came", groups_abstained: "group windows without a judgement",
   refused_nodes: "refused: too many nodes", refused_processes: "refused: too many processes", refused_jobs: "refused: too many jobs",

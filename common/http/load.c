@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/load.h"
+
+#define BURST_NS       (LTN_LOAD_BURST_MS * LTN_NS_PER_MS)
+#define WINDOW_NS      (LTN_LOAD_WINDOW_MS * LTN_NS_PER_MS)
+#define REFUSALS_AHEAD 50 /* a second's over so many */
+#define AVERAGE_OF     16 /* bodies */
+
+void ltn_load_init(struct ltn_load *l, size_t max_bytes, uint32_t refusals_per_s)
+{
+    *l =
+        (struct ltn_load){.max_bytes = max_bytes, .queue = LTN_LOAD_LEAST, .limit = LTN_LOAD_LEAST};
+    ltn_bucket_init(&l->refusals, refusals_per_s / REFUSALS_AHEAD + 1, refusals_per_s);
+}
+
+static uint32_t at_least(uint64_t n)
+{
+    return n > LTN_LOAD_LEAST ? (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX) : LTN_LOAD_LEAST;
+}
+
+/* What was answered in the window says what the limit is, unless there was time left. */
+static void next_window(struct ltn_load *l, uint64_t now_ns, bool behind)
+{
+    uint64_t elapsed_ms = (now_ns - l->window_ns) / LTN_NS_PER_MS;
+    l->queue = at_least((uint64_t)l->answered * LTN_LOAD_QUEUE_MS / elapsed_ms);
+    if (!behind && (l->refused == 0 || elapsed_ms > LTN_LOAD_BURST_MS))
+        l->overloaded = false;
+    l->limit = l->rested ? at_least((uint64_t)l->limit * 2) : l->queue;
+    l->window_ns = now_ns;
+    l->answered = l->refused = 0;
+    l->rested = false;
+}
+
+void ltn_load_look(struct ltn_load *l, uint64_t now_ns, uint64_t rested_ns)
+{
+    bool behind = now_ns > rested_ns && now_ns - rested_ns > BURST_NS;
+    l->rested = l->rested || rested_ns >= l->window_ns;
+    if (now_ns - l->window_ns >= WINDOW_NS)
+        next_window(l, now_ns, behind);
+    if (behind && !l->overloaded) {
+        l->overloaded = true;
+        l->limit = l->queue;
+    }
+}
+
+bool ltn_load_has_room(const struct ltn_load *l)
+{
+    if (l->in_progress < LTN_LOAD_LEAST)
+        return true;
+    if (l->overloaded && l->in_progress >= l->limit)
+        return false;
+    return l->max_bytes == 0 ||
+           l->body_bytes + LTN_LOAD_OWN_BYTES <= l->max_bytes / (l->in_progress + 1);
+}
+
+void ltn_load_begin(struct ltn_load *l)
+{
+    l->in_progress++;
+}
+
+void ltn_load_body(struct ltn_load *l, size_t bytes)
+{
+    l->body_bytes = l->body_bytes - l->body_bytes / AVERAGE_OF + bytes / AVERAGE_OF;
+}
+
+void ltn_load_over(struct ltn_load *l, bool answered)
+{
+    l->in_progress--;
+    l->answered += answered ? 1 : 0;
+}
+
+bool ltn_load_may_refuse(struct ltn_load *l, uint64_t now_ns)
+{
+    if (!ltn_bucket_take(&l->refusals, 1, now_ns))
+        return false;
+    l->refused++;
+    return true;
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When a server is overloaded, and what it then lets in. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "http/load.h"
+
+#define MS    ((uint64_t)LTN_NS_PER_MS)
+#define START (1000000 * MS)
+
+/* A server that gets per_ms requests answered in each millisecond, and as many as there is room for
+ * offered; never at rest from START on. */
+struct server {
+    struct ltn_load l;
+    uint64_t now_ns, rested_ns;
+    uint32_t per_ms, turned_away;
+};
+
+static void init(struct server *s, uint32_t per_ms)
+{
+    *s = (struct server){.now_ns = START, .rested_ns = START, .per_ms = per_ms};
+    ltn_load_init(&s->l, 0, 1000000);
+}
+
+/* offered requests come in each of so many milliseconds. */
+static void run(struct server *s, unsigned ms, uint32_t offered)
+{
+    for (unsigned i = 0; i < ms; i++) {
+        s->now_ns += MS;
+        for (uint32_t k = 0; k < offered; k++) {
+            ltn_load_look(&s->l, s->now_ns, s->rested_ns);
+            if (ltn_load_has_room(&s->l)) {
+                ltn_load_begin(&s->l);
+            } else if (ltn_load_may_refuse(&s->l, s->now_ns)) {
+                s->turned_away++;
+            }
+        }
+        for (uint32_t k = 0; k < s->per_ms && s->l.in_progress > 0; k++) {
+            ltn_load_over(&s->l, true);
+        }
+        if (s->l.in_progress == 0) {
+            s->rested_ns = s->now_ns;
+        }
+    }
+}
+
+static void a_burst_is_let_in(void **state)
+{
+    (void)state;
+    struct server s;
+    init(&s, 20);
+    run(&s, 200, 60); /* three times of what it can do, for less than a burst may take */
+    assert_false(s.l.overloaded);
+    assert_int_equal(s.turned_away, 0);
+    assert_int_equal(s.l.in_progress, 200 * 40);
+}
+
+static void a_load_that_stays_is_kept_short(void **state)
+{
+    (void)state;
+    struct server s;
+    init(&s, 20);
+    run(&s, 260, 60);
+    assert_true(s.l.overloaded);
+    run(&s, 1000, 60);
+    /* What is answered in 50 ms waits, no more, and all of its time is used. */
+    assert_in_range(s.l.in_progress, 20 * (LTN_LOAD_QUEUE_MS - 1), 20 * (LTN_LOAD_QUEUE_MS + 10));
+    assert_true(s.turned_away > 30000);
+    uint32_t before = s.turned_away;
+    run(&s, 100, 60);
+    assert_in_range(s.turned_away - before, 3900, 4100);
+}
+
+static void it_ends_when_the_load_does(void **state)
+{
+    (void)state;
+    struct server s;
+    init(&s, 20);
+    run(&s, 1000, 60);
+    assert_true(s.l.overloaded);
+    uint32_t before = s.turned_away;
+    run(&s, 400, 10);
+    assert_false(s.l.overloaded);
+    run(&s, 200, 60); /* the next is a burst again */
+    assert_false(s.l.overloaded);
+    assert_in_range(s.turned_away, before, before + 1000);
+}
+
+/* Peers far away: what is let in has its body come late, so the limit alone would leave the server
+ * idle. */
+static void the_limit_grows_while_there_is_rest(void **state)
+{
+    (void)state;
+    struct ltn_load l;
+    uint64_t now = START;
+    ltn_load_init(&l, 0, 1000000);
+    ltn_load_look(&l, now, now - 1000 * MS);
+    assert_true(l.overloaded);
+    assert_int_equal(l.limit, LTN_LOAD_LEAST);
+    for (int i = 1; i <= 5; i++) {
+        while (ltn_load_has_room(&l))
+            ltn_load_begin(&l);
+        assert_int_equal(l.in_progress, LTN_LOAD_LEAST << (i - 1));
+        assert_true(ltn_load_may_refuse(&l, now));
+        now += LTN_LOAD_WINDOW_MS * MS;
+        ltn_load_look(&l, now, now - MS);
+        assert_int_equal(l.limit, LTN_LOAD_LEAST << i);
+    }
+}
+
+static void a_few_are_always_let_in(void **state)
+{
+    (void)state;
+    struct ltn_load l;
+    ltn_load_init(&l, 1, 1000);
+    ltn_load_look(&l, START, 0);
+    assert_true(l.overloaded);
+    for (int i = 0; i < 100; i++)
+        ltn_load_body(&l, 1 << 20);
+    for (int i = 0; i < LTN_LOAD_LEAST; i++) {
+        assert_true(ltn_load_has_room(&l));
+        ltn_load_begin(&l);
+    }
+    assert_false(ltn_load_has_room(&l));
+    ltn_load_over(&l, false); /* its peer went */
+    assert_true(ltn_load_has_room(&l));
+    assert_int_equal(l.answered, 0);
+}
+
+static void bodies_have_a_bound(void **state)
+{
+    (void)state;
+    struct ltn_load l;
+    ltn_load_init(&l, 64 * (32768 + LTN_LOAD_OWN_BYTES), 1000);
+    ltn_load_look(&l, START, START);
+    for (int i = 0; i < 200; i++)
+        ltn_load_body(&l, 32768 + 15); /* an average in whole sixteenths */
+    while (ltn_load_has_room(&l))
+        ltn_load_begin(&l);
+    assert_in_range(l.in_progress, 63, 65);
+    assert_false(l.overloaded);
+}
+
+static void refusals_have_a_rate(void **state)
+{
+    (void)state;
+    struct ltn_load l;
+    uint32_t n = 0;
+    ltn_load_init(&l, 0, 1000);
+    while (ltn_load_may_refuse(&l, START))
+        n++;
+    assert_int_equal(n, 21);
+    for (int i = 1; i <= 1000; i++)
+        n += ltn_load_may_refuse(&l, START + (uint64_t)i * MS) ? 1U : 0U;
+    assert_int_equal(n, 1021);
+    assert_false(ltn_load_may_refuse(&l, START + 1000 * MS));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_burst_is_let_in),
+        cmocka_unit_test(a_load_that_stays_is_kept_short),
+        cmocka_unit_test(it_ends_when_the_load_does),
+        cmocka_unit_test(the_limit_grows_while_there_is_rest),
+        cmocka_unit_test(a_few_are_always_let_in),
+        cmocka_unit_test(bodies_have_a_bound),
+        cmocka_unit_test(refusals_have_a_rate),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
