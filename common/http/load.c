@@ -18,14 +18,23 @@ static uint32_t at_least(uint64_t n)
     return n > LTN_LOAD_LEAST ? (uint32_t)(n < UINT32_MAX ? n : UINT32_MAX) : LTN_LOAD_LEAST;
 }
 
-/* What was answered in the window says what the limit is, unless there was time left. */
+/* What was answered in the window says what the limit is, unless there was time left: then it
+ * grows, and comes back slowly, for peers that are far away are always late with their bodies. */
+static uint32_t next_limit(const struct ltn_load *l)
+{
+    if (l->rested)
+        return at_least((uint64_t)l->limit + l->limit / 2);
+    uint32_t less = l->limit - l->limit / 8;
+    return less > l->queue ? less : l->queue;
+}
+
 static void next_window(struct ltn_load *l, uint64_t now_ns, bool behind)
 {
     uint64_t elapsed_ms = (now_ns - l->window_ns) / LTN_NS_PER_MS;
     l->queue = at_least((uint64_t)l->answered * LTN_LOAD_QUEUE_MS / elapsed_ms);
     if (!behind && (l->refused == 0 || elapsed_ms > LTN_LOAD_BURST_MS))
         l->overloaded = false;
-    l->limit = l->rested ? at_least((uint64_t)l->limit * 2) : l->queue;
+    l->limit = next_limit(l);
     l->window_ns = now_ns;
     l->answered = l->refused = 0;
     l->rested = false;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Overload: tells a burst from more than can be done, and then keeps the work in progress short, so
- * that what is let in is answered soon. A server that had no rest for a quarter of a second is
- * overloaded; it then lets in what it answers in LTN_LOAD_QUEUE_MS (Little's law), and more as long
- * as it finds time to rest. Refusing has a price, too, and is kept to a rate. Time is a parameter.
- * One thread. Used inside the room.
+ * that what is let in is answered soon. A server that had no rest for two seconds is
+ * overloaded (less is a fleet that reports at the same moment); it then lets in what it answers in
+ * LTN_LOAD_QUEUE_MS (Little's law), and more as long as it finds time to rest. Refusing has a
+ * price, too, and is kept to a rate. Time is a parameter. One thread. Used inside the room.
  *
  * After K. Nichols, V. Jacobson, "Controlling Queue Delay", ACM Queue 10(5), 2012 (a standing queue
  * is what to act on, not a long one), and B. Maurer, "Fail at Scale", ACM Queue 13(8), 2015.
@@ -18,8 +18,8 @@
 
 #include "http/bucket.h"
 
-#define LTN_LOAD_BURST_MS  250  /* of work without a rest are a burst */
-#define LTN_LOAD_QUEUE_MS  50   /* of work are let in under overload */
+#define LTN_LOAD_BURST_MS  2000 /* of work without a rest are a burst */
+#define LTN_LOAD_QUEUE_MS  5    /* of work are let in under overload */
 #define LTN_LOAD_WINDOW_MS 100  /* between two looks at the limit */
 #define LTN_LOAD_LEAST     32   /* requests that are let in whatever they are */
 #define LTN_LOAD_OWN_BYTES 4096 /* that a request counts beside its body */

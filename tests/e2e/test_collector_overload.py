@@ -49,9 +49,9 @@ def honest_body():
     return r.bytes()
 
 
-@pytest.mark.parametrize("flags", [[], ["--http2"], ["--gzip", "--rounds", "1000"]], ids=["grpc", "http2", "gzip"])
+@pytest.mark.parametrize("flags", [[], ["--http2"]], ids=["grpc", "http2"])
 def test_what_is_refused_has_a_hint_and_nothing_is_lost(collector, flags):
-    r = Storm(collector, 2, *flags).result()
+    r = Storm(collector, 5, *flags).result()
     assert r["all_acknowledged"] > 200, r
     assert r["all_refused"] > 0 and r["refused"] == r["hinted"], r
     assert (r["all_failed"], r["all_rejected"], r["unanswered"], r["reopened"]) == (0, 0, 0, 0), r
@@ -61,12 +61,12 @@ def test_what_is_refused_has_a_hint_and_nothing_is_lost(collector, flags):
 
 
 def test_a_client_of_another_make_gets_through(collector):
-    storm = Storm(collector, 5)
+    storm = Storm(collector, 7)
     channel = grpc.insecure_channel(f"127.0.0.1:{collector.port}", options=[("grpc.enable_retries", 0)])
     export = channel.unary_unary(cu.GRPC_METRICS)
     body = honest_body()
     fine = refused = 0
-    end = time.monotonic() + 4
+    end = time.monotonic() + 6
     while time.monotonic() < end:
         try:
             export(body, timeout=10)
@@ -83,10 +83,10 @@ def test_a_client_of_another_make_gets_through(collector):
 
 
 def test_the_rest_of_the_collector_answers_meanwhile(collector):
-    storm = Storm(collector, 3)
+    storm = Storm(collector, 5)
     with grpc.insecure_channel(f"127.0.0.1:{collector.port}") as channel:
         health = channel.unary_unary("/grpc.health.v1.Health/Check")
-        for _ in range(8):
+        for _ in range(12):
             assert health(b"", timeout=10) == b"\x08\x01"
             assert ingest(collector)["requests"] >= 0
             status, _, text = harness.http_get(collector.url("/metrics"), timeout_s=20)

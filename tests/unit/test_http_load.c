@@ -53,10 +53,11 @@ static void a_burst_is_let_in(void **state)
     (void)state;
     struct server s;
     init(&s, 20);
-    run(&s, 200, 60); /* three times of what it can do, for less than a burst may take */
+    run(&s, LTN_LOAD_BURST_MS - 50,
+        60); /* three times of what it can do, for less than a burst may take */
     assert_false(s.l.overloaded);
     assert_int_equal(s.turned_away, 0);
-    assert_int_equal(s.l.in_progress, 200 * 40);
+    assert_int_equal(s.l.in_progress, (LTN_LOAD_BURST_MS - 50) * 40);
 }
 
 static void a_load_that_stays_is_kept_short(void **state)
@@ -64,9 +65,9 @@ static void a_load_that_stays_is_kept_short(void **state)
     (void)state;
     struct server s;
     init(&s, 20);
-    run(&s, 260, 60);
+    run(&s, LTN_LOAD_BURST_MS + 10, 60);
     assert_true(s.l.overloaded);
-    run(&s, 1000, 60);
+    run(&s, 5000, 60); /* what the burst left is done by then */
     /* What is answered in 50 ms waits, no more, and all of its time is used. */
     assert_in_range(s.l.in_progress, 20 * (LTN_LOAD_QUEUE_MS - 1), 20 * (LTN_LOAD_QUEUE_MS + 10));
     assert_true(s.turned_away > 30000);
@@ -80,7 +81,7 @@ static void it_ends_when_the_load_does(void **state)
     (void)state;
     struct server s;
     init(&s, 20);
-    run(&s, 1000, 60);
+    run(&s, LTN_LOAD_BURST_MS + 5000, 60);
     assert_true(s.l.overloaded);
     uint32_t before = s.turned_away;
     run(&s, 400, 10);
@@ -98,18 +99,53 @@ static void the_limit_grows_while_there_is_rest(void **state)
     struct ltn_load l;
     uint64_t now = START;
     ltn_load_init(&l, 0, 1000000);
-    ltn_load_look(&l, now, now - 1000 * MS);
+    ltn_load_look(&l, now, now - 2 * LTN_LOAD_BURST_MS * MS);
     assert_true(l.overloaded);
     assert_int_equal(l.limit, LTN_LOAD_LEAST);
-    for (int i = 1; i <= 5; i++) {
+    uint32_t limit = LTN_LOAD_LEAST;
+    for (int i = 0; i < 5; i++) {
         while (ltn_load_has_room(&l))
             ltn_load_begin(&l);
-        assert_int_equal(l.in_progress, LTN_LOAD_LEAST << (i - 1));
+        assert_int_equal(l.in_progress, limit);
         assert_true(ltn_load_may_refuse(&l, now));
         now += LTN_LOAD_WINDOW_MS * MS;
         ltn_load_look(&l, now, now - MS);
-        assert_int_equal(l.limit, LTN_LOAD_LEAST << i);
+        limit += limit / 2;
+        assert_int_equal(l.limit, limit);
     }
+}
+
+/* The same, played: bodies come 60 ms after they were asked for. */
+static void far_peers_get_their_share(void **state)
+{
+    (void)state;
+    enum { AWAY_MS = 60, PER_MS = 20, RUN_MS = 20000 };
+    struct ltn_load l;
+    uint32_t coming[AWAY_MS] = {0}, there = 0, answered = 0;
+    uint64_t now = START, rested = START;
+    ltn_load_init(&l, 0, 1000000);
+    for (int i = 0; i < RUN_MS; i++) {
+        uint32_t *slot = &coming[i % AWAY_MS];
+        now += MS;
+        there += *slot;
+        *slot = 0;
+        for (int k = 0; k < 3 * PER_MS; k++) {
+            ltn_load_look(&l, now, rested);
+            if (ltn_load_has_room(&l)) {
+                ltn_load_begin(&l);
+                ++*slot;
+            } else {
+                (void)ltn_load_may_refuse(&l, now);
+            }
+        }
+        for (int k = 0; k < PER_MS && there > 0; k++, there--) {
+            ltn_load_over(&l, true);
+            answered += i >= RUN_MS / 2 ? 1 : 0;
+        }
+        rested = there == 0 ? now : rested;
+    }
+    assert_true(l.overloaded);
+    assert_true(answered > RUN_MS / 2 * PER_MS * 9 / 10);
 }
 
 static void a_few_are_always_let_in(void **state)
@@ -167,6 +203,7 @@ int main(void)
         cmocka_unit_test(a_load_that_stays_is_kept_short),
         cmocka_unit_test(it_ends_when_the_load_does),
         cmocka_unit_test(the_limit_grows_while_there_is_rest),
+        cmocka_unit_test(far_peers_get_their_share),
         cmocka_unit_test(a_few_are_always_let_in),
         cmocka_unit_test(bodies_have_a_bound),
         cmocka_unit_test(refusals_have_a_rate),
