@@ -361,9 +361,8 @@ static int admit(struct ltn_ingest *in, size_t n)
 }
 
 /* One lane for each connection. */
-static uint32_t lane_of(const struct ltn_http_request *req)
+static uint32_t lane_of(const char *peer)
 {
-    const char *peer = ltn_http_peer(req);
     return (uint32_t)(XXH3_64bits(peer, strlen(peer)) % LANES);
 }
 
@@ -383,7 +382,7 @@ static void take(struct ltn_ingest *in, struct ltn_http_request *req, enum ltn_o
     in->held_bytes += n + REQUEST_BYTES;
     in->stats.in_flight++;
     if (in->workers != NULL) {
-        r->lane = lane_of(req);
+        r->lane = lane_of(ltn_http_peer(req));
         size_t most = ltn_http_is_coded(req) ? INLINE_BYTES / CODED_RATIO : INLINE_BYTES;
         r->offloaded = n > most || in->lanes[r->lane] > 0;
     }
@@ -396,11 +395,12 @@ static void take(struct ltn_ingest *in, struct ltn_http_request *req, enum ltn_o
     ltn_ingest_decoded(r);
 }
 
-static uint64_t rested_ns(void *arg, const struct ltn_http_request *req)
+static uint64_t rested_ns(void *arg, const char *peer, unsigned *ret_worker)
 {
     const struct ltn_ingest *in = arg;
-    return in->workers != NULL ? ltn_ingest_workers_rested_ns(in->workers, lane_of(req))
-                               : UINT64_MAX;
+    if (in->workers == NULL)
+        return UINT64_MAX;
+    return ltn_ingest_workers_rested_ns(in->workers, lane_of(peer), ret_worker);
 }
 
 static void on_metrics(void *arg, struct ltn_http_request *req)

@@ -58,8 +58,10 @@ struct ltn_ingest_workers *ltn_ingest_workers_new(struct ltn_loop *loop, struct 
 void ltn_ingest_workers_free(struct ltn_ingest_workers *w);
 /* Has r decoded by the thread of its lane; ltn_ingest_decoded follows. */
 void ltn_ingest_workers_put(struct ltn_ingest_workers *w, struct ltn_ingest_request *r);
-/* Until when the lane's thread last had nothing to do, CLOCK_MONOTONIC; UINT64_MAX: it has not. */
-uint64_t ltn_ingest_workers_rested_ns(struct ltn_ingest_workers *w, uint32_t lane);
+/* Until when the lane's thread last had nothing to do, CLOCK_MONOTONIC; UINT64_MAX: it has not.
+ * *ret_worker: which of them it is. */
+uint64_t ltn_ingest_workers_rested_ns(struct ltn_ingest_workers *w, uint32_t lane,
+                                      unsigned *ret_worker);
 
 /* ---- group.c: one commit for many requests that only have series ---- */
 

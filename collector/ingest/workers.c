@@ -124,16 +124,18 @@ void ltn_ingest_workers_put(struct ltn_ingest_workers *w, struct ltn_ingest_requ
     bool was_empty = o->first == NULL;
     *o->last = r;
     o->last = &r->next;
-    if (o->resting)
+    if (o->resting && was_empty)
         o->rested_ns = ltn_now_mono_ns();
     if (was_empty)
         (void)pthread_cond_signal(&o->wake);
     (void)pthread_mutex_unlock(&o->lock);
 }
 
-uint64_t ltn_ingest_workers_rested_ns(struct ltn_ingest_workers *w, uint32_t lane)
+uint64_t ltn_ingest_workers_rested_ns(struct ltn_ingest_workers *w, uint32_t lane,
+                                      unsigned *ret_worker)
 {
-    struct worker *o = &w->workers[lane % w->n];
+    *ret_worker = lane % w->n;
+    struct worker *o = &w->workers[*ret_worker];
     (void)pthread_mutex_lock(&o->lock);
     uint64_t ns = o->resting && o->first == NULL ? UINT64_MAX : o->rested_ns;
     (void)pthread_mutex_unlock(&o->lock);

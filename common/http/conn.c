@@ -20,6 +20,7 @@
 #define DRAIN_FINAL_NS     (1 * LTN_NS_PER_S)
 #define AGED_GRACE_NS      (60 * LTN_NS_PER_S)
 #define MIN_PROGRESS_BYTES 1024
+#define BODY_EXPECTED_NS   (1 * LTN_NS_PER_S)
 
 static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 #define PREFACE_BYTES (sizeof(preface) - 1)
@@ -549,6 +550,11 @@ static bool too_slow(const struct conn *c, const struct ltn_http_request *rq, ui
 
 static void sweep_bodies(struct conn *c, uint64_t now_ns)
 {
+    for (struct ltn_http_request *rq = c->requests; rq != NULL; rq = rq->next) {
+        if (rq->state == RQ_BODY && now_ns - rq->started_ns > BODY_EXPECTED_NS) {
+            ltn_overload_late(rq);
+        }
+    }
     if (c->withheld_credit > 0) {
         return; /* it is this side that does not take them */
     }

@@ -389,11 +389,6 @@ static void give_credit(struct conn *c, struct ltn_http_request *rq, size_t n)
     if (c->h2 == NULL) {
         return;
     }
-    if (rq->waits) {
-        rq->withheld_credit += n;
-        ltn_h2_credit_connection(c->h2, n);
-        return;
-    }
     bool full = c->held_bytes > c->server->conf.connection_budget_bytes;
     if (full) {
         if (c->withheld_credit == 0) {
@@ -401,7 +396,14 @@ static void give_credit(struct conn *c, struct ltn_http_request *rq, size_t n)
         }
         c->withheld_credit += n;
     }
-    ltn_h2_credit(c->h2, rq->stream, n, !full);
+    if (!rq->waits) {
+        ltn_h2_credit(c->h2, rq->stream, n, !full);
+        return;
+    }
+    rq->withheld_credit += n;
+    if (!full) {
+        ltn_h2_credit_connection(c->h2, n);
+    }
 }
 
 static void refuse_body(struct ltn_http_request *rq, int rc)
@@ -434,6 +436,7 @@ static void on_data(void *arg, void *request, const uint8_t *p, size_t n)
         }
         return;
     }
+    ltn_overload_body(rq, false);
     give_credit(c, rq, n);
 }
 
@@ -520,9 +523,7 @@ static void on_end(void *arg, void *request)
         refuse(rq, rc, rc == LTN_ERR_MALFORMED ? "body cannot be decompressed" : NULL);
         return;
     }
-    if (rq->counted) {
-        ltn_load_body(&s->overload.load, rq->wire_bytes);
-    }
+    ltn_overload_body(rq, true);
     rq->state = RQ_HANDLER;
     c->in_handlers++;
     ltn_count_add(&s->counters.in_flight, 1);
@@ -613,7 +614,7 @@ void ltn_exchange_replied(struct ltn_http_request *rq)
 {
     struct conn *c = rq->conn;
     struct ltn_http_server *s = rq->core->server;
-    rq->answered = true;
+    rq->answered = rq->state == RQ_HANDLER;
     if (c == NULL) {
         if (s != NULL) {
             LTN_COUNT(s, replies_dropped);

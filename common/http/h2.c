@@ -237,12 +237,12 @@ static void judge_ping(struct ltn_h2 *s)
     }
 }
 
-/* Taking back what is being worked on is what floods are made of. What was answered early may be
- * taken back: clients that had not sent all do so. */
+/* Taking back what is being worked on is what floods are made of. What was answered early, and that
+ * answer sent, may be taken back: clients that had not sent all do so. */
 static void judge_reset(struct ltn_h2 *s, int32_t id)
 {
     const struct ltn_h2_stream *st = ltn_h2_stream_of(s, id);
-    if (st == NULL || st->done) {
+    if (st == NULL || (st->done && !st->live && !st->replied)) {
         nuisance(s);
     } else if (!ltn_bucket_take(&s->resets, 1, s->now_ns)) {
         flood(s);

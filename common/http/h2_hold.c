@@ -80,9 +80,19 @@ void ltn_h2_go_on(struct ltn_h2 *s, int32_t id, size_t withheld)
     }
 }
 
+/* The windows of those that wait would open with the others. */
+static bool somebody_waits(const struct ltn_h2 *s)
+{
+    const struct ltn_h2_stream *st = s->streams;
+    while (st != NULL && (!st->waits || st->done)) {
+        st = st->next;
+    }
+    return st != NULL;
+}
+
 void ltn_h2_hold_tick(struct ltn_h2 *s)
 {
-    if (s->holding && s->now_ns > s->hold_until_ns) {
+    if (s->holding && s->now_ns > s->hold_until_ns && !somebody_waits(s)) {
         s->holding = false;
         announce_window(s, s->conf.stream_window_bytes);
     }

@@ -6,12 +6,7 @@
 #define REFUSALS_AHEAD 50 /* a second's over so many */
 #define AVERAGE_OF     16 /* bodies */
 
-void ltn_load_init(struct ltn_load *l, size_t max_bytes, uint32_t refusals_per_s)
-{
-    *l =
-        (struct ltn_load){.max_bytes = max_bytes, .queue = LTN_LOAD_LEAST, .limit = LTN_LOAD_LEAST};
-    ltn_bucket_init(&l->refusals, refusals_per_s / REFUSALS_AHEAD + 1, refusals_per_s);
-}
+/* ---- one lane ---- */
 
 static uint32_t at_least(uint64_t n)
 {
@@ -22,8 +17,10 @@ static uint32_t at_least(uint64_t n)
  * grows, and comes back slowly, for peers that are far away are always late with their bodies. */
 static uint32_t next_limit(const struct ltn_load *l)
 {
-    if (l->rested)
-        return at_least((uint64_t)l->limit + l->limit / 2);
+    if (l->rested) {
+        uint64_t more = (uint64_t)l->limit + l->limit / 2, used = (uint64_t)l->in_progress * 2;
+        return at_least(more < used ? more : used);
+    }
     uint32_t less = l->limit - l->limit / 8;
     return less > l->queue ? less : l->queue;
 }
@@ -32,8 +29,9 @@ static void next_window(struct ltn_load *l, uint64_t now_ns, bool behind)
 {
     uint64_t elapsed_ms = (now_ns - l->window_ns) / LTN_NS_PER_MS;
     l->queue = at_least((uint64_t)l->answered * LTN_LOAD_QUEUE_MS / elapsed_ms);
-    if (!behind && (l->refused == 0 || elapsed_ms > LTN_LOAD_BURST_MS))
+    if (!behind && (l->refused == 0 || elapsed_ms > LTN_LOAD_BURST_MS)) {
         l->overloaded = false;
+    }
     l->limit = next_limit(l);
     l->window_ns = now_ns;
     l->answered = l->refused = 0;
@@ -44,8 +42,9 @@ void ltn_load_look(struct ltn_load *l, uint64_t now_ns, uint64_t rested_ns)
 {
     bool behind = now_ns > rested_ns && now_ns - rested_ns > BURST_NS;
     l->rested = l->rested || rested_ns >= l->window_ns;
-    if (now_ns - l->window_ns >= WINDOW_NS)
+    if (now_ns - l->window_ns >= WINDOW_NS) {
         next_window(l, now_ns, behind);
+    }
     if (behind && !l->overloaded) {
         l->overloaded = true;
         l->limit = l->queue;
@@ -54,22 +53,7 @@ void ltn_load_look(struct ltn_load *l, uint64_t now_ns, uint64_t rested_ns)
 
 bool ltn_load_has_room(const struct ltn_load *l)
 {
-    if (l->in_progress < LTN_LOAD_LEAST)
-        return true;
-    if (l->overloaded && l->in_progress >= l->limit)
-        return false;
-    return l->max_bytes == 0 ||
-           l->body_bytes + LTN_LOAD_OWN_BYTES <= l->max_bytes / (l->in_progress + 1);
-}
-
-void ltn_load_begin(struct ltn_load *l)
-{
-    l->in_progress++;
-}
-
-void ltn_load_body(struct ltn_load *l, size_t bytes)
-{
-    l->body_bytes = l->body_bytes - l->body_bytes / AVERAGE_OF + bytes / AVERAGE_OF;
+    return !l->overloaded || l->in_progress < LTN_LOAD_LEAST || l->in_progress < l->limit;
 }
 
 void ltn_load_over(struct ltn_load *l, bool answered)
@@ -78,10 +62,28 @@ void ltn_load_over(struct ltn_load *l, bool answered)
     l->answered += answered ? 1 : 0;
 }
 
-bool ltn_load_may_refuse(struct ltn_load *l, uint64_t now_ns)
+/* ---- all lanes ---- */
+
+void ltn_load_total_init(struct ltn_load_total *t, size_t max_bytes, uint32_t refusals_per_s)
 {
-    if (!ltn_bucket_take(&l->refusals, 1, now_ns))
-        return false;
-    l->refused++;
-    return true;
+    *t = (struct ltn_load_total){.max_bytes = max_bytes};
+    ltn_bucket_init(&t->refusals, refusals_per_s / REFUSALS_AHEAD + 1, refusals_per_s);
+}
+
+bool ltn_load_total_has_room(const struct ltn_load_total *t)
+{
+    return t->max_bytes == 0 || t->in_progress < LTN_LOAD_LEAST ||
+           (t->bytes < t->max_bytes &&
+            t->body_bytes + LTN_LOAD_OWN_BYTES <= t->max_bytes - t->bytes);
+}
+
+void ltn_load_total_body(struct ltn_load_total *t, size_t bytes)
+{
+    bytes = bytes < LTN_LOAD_LARGE_BYTES ? bytes : LTN_LOAD_LARGE_BYTES;
+    t->body_bytes = t->body_bytes - t->body_bytes / AVERAGE_OF + bytes / AVERAGE_OF;
+}
+
+bool ltn_load_total_may_refuse(struct ltn_load_total *t, uint64_t now_ns)
+{
+    return ltn_bucket_take(&t->refusals, 1, now_ns);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Overload: tells a burst from more than can be done, and then keeps the work in progress short, so
- * that what is let in is answered soon. A server that had no rest for two seconds is
- * overloaded (less is a fleet that reports at the same moment); it then lets in what it answers in
- * LTN_LOAD_QUEUE_MS (Little's law), and more as long as it finds time to rest. Refusing has a
- * price, too, and is kept to a rate. Time is a parameter. One thread. Used inside the room.
+ * that what is let in is answered soon. What had no rest for two seconds is overloaded (less is a
+ * fleet that reports at the same moment); it is then given what it answers in LTN_LOAD_QUEUE_MS
+ * (Little's law), and more as long as it finds time to rest. Judged for each lane, a queue that is
+ * worked off by itself; bytes and refusals, which have a price, too, are judged for all together.
+ * Time is a parameter. One thread. Used inside the room.
  *
  * After K. Nichols, V. Jacobson, "Controlling Queue Delay", ACM Queue 10(5), 2012 (a standing queue
  * is what to act on, not a long one), and B. Maurer, "Fail at Scale", ACM Queue 13(8), 2015.
@@ -18,11 +19,14 @@
 
 #include "http/bucket.h"
 
-#define LTN_LOAD_BURST_MS  2000 /* of work without a rest are a burst */
-#define LTN_LOAD_QUEUE_MS  5    /* of work are let in under overload */
-#define LTN_LOAD_WINDOW_MS 100  /* between two looks at the limit */
-#define LTN_LOAD_LEAST     32   /* requests that are let in whatever they are */
-#define LTN_LOAD_OWN_BYTES 4096 /* that a request counts beside its body */
+#define LTN_LOAD_BURST_MS    2000 /* of work without a rest are a burst */
+#define LTN_LOAD_QUEUE_MS    5    /* of work are let in under overload */
+#define LTN_LOAD_WINDOW_MS   100  /* between two looks at the limit */
+#define LTN_LOAD_LEAST       32   /* requests that are let in whatever the load */
+#define LTN_LOAD_OWN_BYTES   4096 /* that a request counts beside its body */
+#define LTN_LOAD_LARGE_BYTES 65536
+
+/* ---- one lane; zeroed at first ---- */
 
 struct ltn_load {
     uint64_t window_ns;   /* when the present window began */
@@ -33,31 +37,38 @@ struct ltn_load {
     uint32_t limit;       /* on in_progress while overloaded */
     bool rested;          /* in the window */
     bool overloaded;
-    size_t max_bytes;  /* of bodies in progress; 0: any */
-    size_t body_bytes; /* of one, on average */
-    struct ltn_bucket refusals;
 };
 
-/* max_bytes: of bodies that may be in progress; 0: any. refusals_per_s: at most, with a burst of 20
- * ms. */
-void ltn_load_init(struct ltn_load *l, size_t max_bytes, uint32_t refusals_per_s);
-
-/* Looks at the time; rested_ns: when what is to serve a request last had nothing to do. */
+/* Looks at the time; rested_ns: when the lane last had nothing to do. */
 void ltn_load_look(struct ltn_load *l, uint64_t now_ns, uint64_t rested_ns);
 
 /* Whether one more request may be let in. */
 bool ltn_load_has_room(const struct ltn_load *l);
 
-/* Lets one in; ltn_load_over() follows. */
-void ltn_load_begin(struct ltn_load *l);
-
-/* The body of one that was let in is whole. */
-void ltn_load_body(struct ltn_load *l, size_t bytes);
-
-/* The end of one that was let in; answered: by what serves it. */
+/* The end of one that was let in (which added to in_progress); answered: by what serves it. */
 void ltn_load_over(struct ltn_load *l, bool answered);
 
+/* ---- all lanes ---- */
+
+struct ltn_load_total {
+    uint32_t in_progress;
+    size_t bytes;      /* what these take, or are soon expected to */
+    size_t max_bytes;  /* 0: any */
+    size_t body_bytes; /* of one body, on average; large ones count as LTN_LOAD_LARGE_BYTES */
+    struct ltn_bucket refusals;
+};
+
+/* max_bytes: of bodies that may be in progress; 0: any. refusals_per_s: at most, with a burst of 20
+ * ms. */
+void ltn_load_total_init(struct ltn_load_total *t, size_t max_bytes, uint32_t refusals_per_s);
+
+/* Whether there are bytes for one more. */
+bool ltn_load_total_has_room(const struct ltn_load_total *t);
+
+/* The body of one that was let in is whole. */
+void ltn_load_total_body(struct ltn_load_total *t, size_t bytes);
+
 /* Whether one may be refused now. */
-bool ltn_load_may_refuse(struct ltn_load *l, uint64_t now_ns);
+bool ltn_load_total_may_refuse(struct ltn_load_total *t, uint64_t now_ns);
 
 #endif /* LTN_HTTP_LOAD_H */

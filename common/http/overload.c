@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests of protected routes under overload. Those for which there is no room are refused at
- * their head, as far as refusing may go on; the others wait there without their body, for a second
+ * Requests of protected routes for which there is no room. Under overload they are refused at their
+ * head, as far as refusing may go on; otherwise they wait there without their body, for two seconds
  * at most. So every peer soon knows, and neither costs much. Loop thread.
  */
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "http/server-internals.h"
 
 #define TURN_NS           (2 * LTN_NS_PER_MS)
-#define OVERDUE_NS        (1 * LTN_NS_PER_S)
+#define OVERDUE_NS        (2 * LTN_NS_PER_S)
 #define SMALL_BODY_BYTES  4096 /* asking for it would cost more than taking it */
 #define MAX_DETAILS_BYTES 512
 #define TEXT              "overloaded, try again later"
@@ -65,8 +65,10 @@ static int make_refusal(struct ltn_refusal *o, uint32_t retry_ms)
 
 int ltn_overload_init(struct ltn_overload *o, const struct ltn_http_conf *conf)
 {
-    ltn_load_init(&o->load, conf->protected_bytes, conf->refusals_per_s);
-    TAILQ_INIT(&o->waiting);
+    ltn_load_total_init(&o->total, conf->protected_bytes, conf->refusals_per_s);
+    for (size_t i = 0; i < LTN_HTTP_LANES; i++) {
+        TAILQ_INIT(&o->lanes[i].waiting);
+    }
     return make_refusal(&o->refusal, (conf->retry_after_s > 0 ? conf->retry_after_s : 1) * 1000);
 }
 
@@ -104,6 +106,7 @@ static void refuse(struct ltn_http_request *rq)
         ltn_exchange_detach(rq);
         ltn_request_free(rq);
         refuse_grpc(c, stream);
+        ltn_conn_relieved(c);
         return;
     }
     LTN_COUNT(c->server, refused_load);
@@ -114,22 +117,73 @@ static void refuse(struct ltn_http_request *rq)
 
 /* ---- waiting ---- */
 
-static void look(struct ltn_http_server *s, const struct ltn_http_request *rq)
+/* The lane that the route has for the peer, which is looked at. */
+static struct ltn_lane *lane_of(struct ltn_http_server *s, const struct ltn_http_route *r,
+                                const char *peer)
 {
-    const struct ltn_http_route *r = &rq->route->r;
-    uint64_t loop_ns = ltn_loop_rested_ns(s->loop), own_ns = r->rested_ns(r->arg, rq);
-    ltn_load_look(&s->overload.load, ltn_loop_now_ns(s->loop), loop_ns < own_ns ? loop_ns : own_ns);
+    unsigned index = 0;
+    uint64_t loop_ns = ltn_loop_rested_ns(s->loop), own_ns = r->rested_ns(r->arg, peer, &index);
+    struct ltn_lane *lane = &s->overload.lanes[index % LTN_HTTP_LANES];
+    ltn_load_look(&lane->load, ltn_loop_now_ns(s->loop), loop_ns < own_ns ? loop_ns : own_ns);
+    return lane;
+}
+
+static bool has_room(const struct ltn_http_server *s, const struct ltn_lane *lane)
+{
+    return ltn_load_has_room(&lane->load) && ltn_load_total_has_room(&s->overload.total);
+}
+
+static bool may_refuse(struct ltn_http_server *s, struct ltn_lane *lane)
+{
+    if (!ltn_load_total_may_refuse(&s->overload.total, ltn_loop_now_ns(s->loop))) {
+        return false;
+    }
+    lane->load.refused++;
+    return true;
 }
 
 static void let_in(struct ltn_http_server *s, struct ltn_http_request *rq)
 {
+    struct ltn_load_total *t = &s->overload.total;
     rq->counted = true;
-    ltn_load_begin(&s->overload.load);
+    rq->lane->load.in_progress++;
+    t->in_progress++;
+    rq->charged_bytes = t->body_bytes + LTN_LOAD_OWN_BYTES;
+    t->bytes += rq->charged_bytes;
 }
 
-static bool may_refuse(struct ltn_http_server *s)
+/* Counts the request as so many bytes. */
+static void charge(struct ltn_load_total *t, struct ltn_http_request *rq, size_t bytes)
 {
-    return ltn_load_may_refuse(&s->overload.load, ltn_loop_now_ns(s->loop));
+    t->bytes = t->bytes - rq->charged_bytes + bytes;
+    rq->charged_bytes = bytes;
+}
+
+void ltn_overload_over(struct ltn_http_request *rq, bool answered)
+{
+    struct ltn_load_total *t = &rq->core->server->overload.total;
+    ltn_load_over(&rq->lane->load, answered);
+    charge(t, rq, 0);
+    t->in_progress--;
+}
+
+void ltn_overload_body(struct ltn_http_request *rq, bool whole)
+{
+    struct ltn_load_total *t = &rq->conn->server->overload.total;
+    size_t bytes = (size_t)rq->wire_bytes + LTN_LOAD_OWN_BYTES;
+    if (rq->counted && (whole || bytes > rq->charged_bytes)) {
+        charge(t, rq, bytes);
+    }
+    if (rq->counted && whole) {
+        ltn_load_total_body(t, (size_t)rq->wire_bytes);
+    }
+}
+
+void ltn_overload_late(struct ltn_http_request *rq)
+{
+    if (rq->counted) {
+        charge(&rq->conn->server->overload.total, rq, (size_t)rq->wire_bytes + LTN_LOAD_OWN_BYTES);
+    }
 }
 
 static void on_turn(void *arg);
@@ -138,63 +192,87 @@ static void plan_turn(struct ltn_http_server *s)
 {
     struct ltn_overload *o = &s->overload;
     uint64_t due_ns = ltn_loop_now_ns(s->loop) + TURN_NS;
-    if (!TAILQ_EMPTY(&o->waiting) && o->turn.slot == 0) {
+    if (o->waiting > 0 && o->turn.slot == 0) {
         /* Without memory for it: the next request that comes plans one. */
         (void)!ltn_loop_timer_at(s->loop, &o->turn, due_ns, on_turn, s);
     }
 }
 
 /* Whether the first in line has waited too long to be left without an answer. */
-static bool is_overdue(const struct ltn_http_server *s)
+static bool is_overdue(const struct ltn_http_server *s, const struct ltn_lane *lane)
 {
-    const struct ltn_http_request *first = TAILQ_FIRST(&s->overload.waiting);
+    const struct ltn_http_request *first = TAILQ_FIRST(&lane->waiting);
     return first != NULL && ltn_loop_now_ns(s->loop) - first->started_ns > OVERDUE_NS;
+}
+
+/* Whether one that has just come may be refused: not for want of bytes in a burst, nor while others
+ * have waited for their refusal. */
+static bool may_refuse_newest(struct ltn_http_server *s, struct ltn_lane *lane)
+{
+    return lane->load.overloaded && !is_overdue(s, lane) && may_refuse(s, lane);
 }
 
 /* Lets in those for which there is room, refuses those that waited too long. Room goes to the last
  * that came, which is answered soonest; in their order all would be answered late. */
-static void on_turn(void *arg)
+static void serve_waiting(struct ltn_http_server *s, struct ltn_lane *lane)
 {
-    struct ltn_http_server *s = arg;
-    struct ltn_overload *o = &s->overload;
-    struct ltn_http_request *rq = TAILQ_FIRST(&o->waiting);
-    if (rq != NULL) {
-        look(s, rq);
+    struct ltn_http_request *rq = TAILQ_FIRST(&lane->waiting);
+    if (rq == NULL) {
+        return;
     }
-    while ((rq = TAILQ_LAST(&o->waiting, ltn_waiting)) != NULL && ltn_load_has_room(&o->load)) {
+    (void)lane_of(s, &rq->route->r, rq->peer);
+    while ((rq = TAILQ_LAST(&lane->waiting, ltn_waiting)) != NULL && has_room(s, lane)) {
         ltn_overload_forget(rq);
         let_in(s, rq);
         ltn_exchange_go_on(rq);
     }
-    while (is_overdue(s) && may_refuse(s)) {
-        refuse(TAILQ_FIRST(&o->waiting));
+    while (is_overdue(s, lane) && may_refuse(s, lane)) {
+        refuse(TAILQ_FIRST(&lane->waiting));
+    }
+}
+
+static void on_turn(void *arg)
+{
+    struct ltn_http_server *s = arg;
+    for (size_t i = 0; i < LTN_HTTP_LANES; i++) {
+        serve_waiting(s, &s->overload.lanes[i]);
     }
     plan_turn(s);
 }
 
+/* ---- at the head ---- */
+
 static void hold_bodies(struct conn *c)
 {
-    if (c->h2 != NULL && c->server->overload.load.body_bytes > SMALL_BODY_BYTES) {
+    if (c->h2 != NULL && c->server->overload.total.body_bytes > SMALL_BODY_BYTES) {
         ltn_h2_hold_bodies(c->h2);
     }
 }
 
-/* The short way of the common case: a call that would be refused at the end of its admission. */
+/* The protected route of a gRPC call, else NULL. */
+static const struct ltn_http_route *route_of(struct ltn_http_server *s, const struct ltn_head *head)
+{
+    const struct route *route = NULL;
+    char allow[64];
+    const char *type = ltn_head_get(head, "content-type");
+    if (head->too_large || head->target == NULL || strcmp(head->method, "POST") != 0 ||
+        type == NULL || !ltn_grpc_is_type(type) ||
+        ltn_router_find(&s->router, head->target, LTN_HTTP_POST, true, &route, allow,
+                        sizeof(allow)) != ROUTE_FOUND) {
+        return NULL;
+    }
+    return route->r.rested_ns != NULL ? &route->r : NULL;
+}
+
 bool ltn_overload_turns_away(struct conn *c, int32_t stream, const struct ltn_head *head)
 {
     struct ltn_http_server *s = c->server;
-    struct ltn_load *l = &s->overload.load;
-    const struct route *route = NULL;
-    char allow[64];
-    if (c->h2 == NULL || !l->overloaded || ltn_load_has_room(l) || head->too_large ||
-        head->target == NULL || strcmp(head->method, "POST") != 0) {
+    const struct ltn_http_route *r = c->h2 != NULL && c->holds ? route_of(s, head) : NULL;
+    if (r == NULL) {
         return false;
     }
-    const char *type = ltn_head_get(head, "content-type");
-    if (type == NULL || !ltn_grpc_is_type(type) ||
-        ltn_router_find(&s->router, head->target, LTN_HTTP_POST, true, &route, allow,
-                        sizeof(allow)) != ROUTE_FOUND ||
-        route->r.rested_ns == NULL || is_overdue(s) || !may_refuse(s)) {
+    struct ltn_lane *lane = lane_of(s, r, c->peer);
+    if (has_room(s, lane) || !may_refuse_newest(s, lane)) {
         return false;
     }
     LTN_COUNT(s, requests_grpc);
@@ -207,25 +285,26 @@ bool ltn_overload_head(struct ltn_http_request *rq)
 {
     struct conn *c = rq->conn;
     struct ltn_http_server *s = c->server;
-    struct ltn_overload *o = &s->overload;
     if (rq->route->r.rested_ns == NULL) {
         return true;
     }
-    look(s, rq);
-    bool room = ltn_load_has_room(&o->load);
-    if (!room || o->load.overloaded) {
+    rq->lane = lane_of(s, &rq->route->r, rq->peer);
+    bool room = has_room(s, rq->lane);
+    c->holds = !room || rq->lane->load.overloaded;
+    if (c->holds) {
         hold_bodies(c);
     }
     if (room) {
         let_in(s, rq);
         return true;
     }
-    if (!is_overdue(s) && may_refuse(s)) {
+    if (may_refuse_newest(s, rq->lane)) {
         refuse(rq);
         return false;
     }
     rq->waits = true;
-    TAILQ_INSERT_TAIL(&o->waiting, rq, waiting);
+    TAILQ_INSERT_TAIL(&rq->lane->waiting, rq, waiting);
+    s->overload.waiting++;
     if (c->h2 != NULL) {
         ltn_h2_wait(c->h2, rq->stream);
     }
@@ -237,6 +316,7 @@ void ltn_overload_forget(struct ltn_http_request *rq)
 {
     if (rq->waits) {
         rq->waits = false;
-        TAILQ_REMOVE(&rq->conn->server->overload.waiting, rq, waiting);
+        TAILQ_REMOVE(&rq->lane->waiting, rq, waiting);
+        rq->conn->server->overload.waiting--;
     }
 }

@@ -58,7 +58,7 @@ void ltn_request_give_back(struct ltn_http_request *rq, size_t n)
 void ltn_request_free(struct ltn_http_request *rq)
 {
     if (rq->counted && rq->core->server != NULL) {
-        ltn_load_over(&rq->core->server->overload.load, rq->answered);
+        ltn_overload_over(rq, rq->answered);
     }
     ltn_budget_give(rq->core->budget, rq->held_bytes + rq->late_bytes);
     ltn_head_free(rq->head);

@@ -28,7 +28,8 @@ unsigned ltn_method_bit(const char *method, bool *ret_head)
 int ltn_router_add(struct router *r, const struct ltn_http_route *route)
 {
     bool streams = route->stream != NULL && (route->flags & LTN_ROUTE_GRPC) != 0;
-    if (route->path == NULL || route->path[0] != '/' || (route->handle == NULL && !streams)) {
+    if (route->path == NULL || route->path[0] != '/' || (route->handle == NULL && !streams) ||
+        (streams && route->rested_ns != NULL)) {
         return -EINVAL;
     }
     for (size_t i = 0; i < r->count; i++) {

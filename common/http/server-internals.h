@@ -106,10 +106,12 @@ struct ltn_http_request {
     struct ltn_buf body;
     struct ltn_grpc_frame frame;
     bool frame_complete;
-    bool counted;  /* in the server's load */
-    bool answered; /* by its handler */
-    bool waits;    /* at its head, for room; then in the server's list */
-    bool whole;    /* nothing more comes */
+    struct ltn_lane *lane; /* of a protected route */
+    bool counted;          /* in its load */
+    size_t charged_bytes;  /* in the load of all */
+    bool answered;         /* by its handler */
+    bool waits;            /* at its head, for room; then in the server's list */
+    bool whole;            /* nothing more comes */
     TAILQ_ENTRY(ltn_http_request) waiting;
     size_t withheld_credit; /* of the stream, while it waits */
     bool closed;            /* the stream has ended; a late reply is dropped */
@@ -191,6 +193,7 @@ struct conn {
     bool busy; /* inside a call that frees it at the end, not in between */
     bool dead;
     bool ended; /* the peer ended its side */
+    bool holds; /* its last request of a protected route came under overload */
     bool aging; /* told to go */
     bool dirty; /* in the server's list of connections with output to send */
     struct conn *dirty_prev;
@@ -262,23 +265,36 @@ struct ltn_refusal {
     struct ltn_buf details, retry;
 };
 
-struct ltn_overload {
+struct ltn_lane {
     struct ltn_load load;
-    struct ltn_refusal refusal;
     TAILQ_HEAD(ltn_waiting, ltn_http_request) waiting; /* in the order they came */
+};
+
+struct ltn_overload {
+    struct ltn_load_total total;
+    struct ltn_lane lanes[LTN_HTTP_LANES];
+    size_t waiting;
+    struct ltn_refusal refusal;
     struct ltn_timer turn;
 };
 
 /* 0 or -ENOMEM; ltn_overload_done() follows either way. */
 int ltn_overload_init(struct ltn_overload *o, const struct ltn_http_conf *conf) ltn_must_check;
 void ltn_overload_done(struct ltn_overload *o, struct ltn_loop *loop);
-/* A head under overload: true when it was refused on the spot. */
+/* The short way of the common case, a gRPC call that would be refused at the end of its admission:
+ * true when it was refused on the spot. */
 bool ltn_overload_turns_away(struct conn *c, int32_t stream, const struct ltn_head *head);
 /* An admitted request: counts it as let in, refuses it, or has it wait (rq->waits). False: it was
  * answered. */
 bool ltn_overload_head(struct ltn_http_request *rq);
+/* Some of its body has come; whole: that was all. */
+void ltn_overload_body(struct ltn_http_request *rq, bool whole);
+/* Its body does not come as expected: only what has come counts. */
+void ltn_overload_late(struct ltn_http_request *rq);
 /* It waits no longer. */
 void ltn_overload_forget(struct ltn_http_request *rq);
+/* It is over; answered: by its handler. */
+void ltn_overload_over(struct ltn_http_request *rq, bool answered);
 
 /* ---- server ---- */
 

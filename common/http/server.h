@@ -127,6 +127,8 @@ enum ltn_route_flag {
                                   it, where it likes, with ltn_http_inflate() */
 };
 
+#define LTN_HTTP_LANES 64
+
 struct ltn_http_route {
     unsigned methods;          /* bits of ltn_http_method; ignored for gRPC */
     const char *path;          /* copied */
@@ -134,12 +136,13 @@ struct ltn_http_route {
     const char *content_types; /* accepted media types, comma separated, lower case; else 415.
                                   NULL: any. Copied. */
     size_t max_body_bytes;     /* 0: the server's */
-    /* When what serves the route last had nothing to do, CLOCK_MONOTONIC; called with arg on the
-     * loop thread at the head of a request. A route that has it is protected from overload: when
-     * it, or the loop, has no rest for longer than a burst, requests beyond what is soon answered
-     * wait at their head and are refused as LTN_ERR_BUSY, and HTTP/2 peers are made to send no more
-     * than the beginning of bodies unasked. NULL: everybody is let in. */
-    uint64_t (*rested_ns)(void *arg, const struct ltn_http_request *req);
+    /* When what will serve the peer's requests last had nothing to do, CLOCK_MONOTONIC, and in
+     * *ret_lane which of the queues below LTN_HTTP_LANES that is; called with arg on the loop
+     * thread at the head of a request. A route that has it is protected from overload: when it, or
+     * the loop, has no rest for longer than a burst, requests beyond what is soon answered wait at
+     * their head and are refused as LTN_ERR_BUSY, and HTTP/2 peers are made to send no more than
+     * the beginning of bodies unasked. NULL: everybody is let in. */
+    uint64_t (*rested_ns)(void *arg, const char *peer, unsigned *ret_lane);
     /* Called on the loop thread, must not block. Owns req until a reply call. */
     void (*handle)(void *arg, struct ltn_http_request *req);
     void *arg;

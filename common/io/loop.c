@@ -268,15 +268,17 @@ static int wait_ms(const struct ltn_loop *l, int timeout_ms)
     return (int)ms;
 }
 
-/* Looks first, so that it is known when there was nothing to do. */
+/* Looks first, so that it is known when nobody waited. */
 static int next_events(struct ltn_loop *l, int timeout_ms)
 {
     int ms = wait_ms(l, timeout_ms);
     int n = epoll_wait(l->epoll_fd, l->batch, EVENTS_PER_ROUND, 0);
-    if (n != 0 || ms == 0) {
+    if (n != 0) {
         return n;
     }
-    n = epoll_wait(l->epoll_fd, l->batch, EVENTS_PER_ROUND, ms);
+    if (ms != 0) {
+        n = epoll_wait(l->epoll_fd, l->batch, EVENTS_PER_ROUND, ms);
+    }
     l->rested_ns = ltn_now_mono_ns();
     return n;
 }
@@ -302,6 +304,7 @@ int ltn_loop_step(struct ltn_loop *l, int timeout_ms)
 
 int ltn_loop_run(struct ltn_loop *l)
 {
+    l->rested_ns = ltn_now_mono_ns();
     while (!atomic_load(&l->stop)) {
         int rc = ltn_loop_step(l, -1);
         if (rc != 0) {

@@ -62,7 +62,8 @@ void ltn_loop_stop(struct ltn_loop *l);
 /* Time of the present round, CLOCK_MONOTONIC, without a system call. Loop thread. */
 uint64_t ltn_loop_now_ns(const struct ltn_loop *l);
 
-/* Until when the loop last waited with nothing to do, CLOCK_MONOTONIC. Loop thread. */
+/* When the loop last found nobody waiting for it, CLOCK_MONOTONIC; before it ran, when it was made.
+ * Loop thread. */
 uint64_t ltn_loop_rested_ns(const struct ltn_loop *l);
 
 /* Starts watching fd. 0 or -errno. Loop thread. */

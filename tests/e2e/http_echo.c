@@ -176,10 +176,11 @@ static void on_late(void *arg, struct ltn_http_request *req)
     }
 }
 
-static uint64_t rested_ns(void *arg, const struct ltn_http_request *req)
+static uint64_t rested_ns(void *arg, const char *peer, unsigned *ret_lane)
 {
     const struct app *app = arg;
-    (void)req;
+    (void)peer;
+    *ret_lane = 7;
     return app->busy != 0 ? 0 : UINT64_MAX;
 }
 
@@ -246,6 +247,8 @@ static void on_signal(void *arg, int signo)
     struct app *app = arg;
     if (signo == SIGUSR1) {
         print_stats(app);
+    } else if (signo == SIGUSR2) {
+        app->busy = 0;
     } else {
         ltn_http_server_drain(app->server, 5 * LTN_NS_PER_S, on_drained, app);
     }
@@ -425,6 +428,7 @@ int main(int argc, char **argv)
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
     (void)sigaddset(&set, SIGUSR1);
+    (void)sigaddset(&set, SIGUSR2);
     if (app.tls.cert_file != NULL) {
         app.tls.require_client_cert = app.tls.client_ca_file != NULL;
         app.tls.allow = app.allow;

@@ -3,6 +3,7 @@
 honest clients of another make get through."""
 
 import json
+import os
 import subprocess
 import time
 
@@ -18,7 +19,9 @@ HINTS = ("grpc-status-details-bin", "google.rpc.retryinfo-bin")
 @pytest.fixture(name="collector")
 def fixture_collector(tmp_path):
     procs = harness.Processes(str(tmp_path))
-    yield cu.Collector(procs, tmp_path, "--limits-series-per-metric", "200000").start()
+    collector = cu.Collector(procs, tmp_path, "--limits-series-per-metric", "200000", "--limits-queue", "1g")
+    collector.before = ("taskset", "-c", str(min(os.sched_getaffinity(0))))  # however many there are
+    yield collector.start()
     procs.kill_all()
 
 
