@@ -20,7 +20,7 @@
 #include "http/bucket.h"
 
 #define LTN_LOAD_BURST_MS    2000 /* of work without a rest are a burst */
-#define LTN_LOAD_QUEUE_MS    5    /* of work are let in under overload */
+#define LTN_LOAD_QUEUE_MS    10   /* of work are let in under overload */
 #define LTN_LOAD_WINDOW_MS   100  /* between two looks at the limit */
 #define LTN_LOAD_LEAST       32   /* requests that are let in whatever the load */
 #define LTN_LOAD_OWN_BYTES   4096 /* that a request counts beside its body */

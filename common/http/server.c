@@ -62,7 +62,7 @@ void ltn_http_conf_default(struct ltn_http_conf *conf)
         .handshake_per_s = 500,
         .grpc_health = true,
         .retry_after_s = 5,
-        .refusals_per_s = 30000, /* about a twentieth of a core */
+        .refusals_per_s = 25000, /* about a twentieth of a core */
     };
 }
 
