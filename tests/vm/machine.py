@@ -96,7 +96,7 @@ def make_initramfs(kernel, script, folder):
     return image
 
 
-def boot(script, timeout_s=540):
+def boot(script, timeout_s=900):
     """Runs the shell script in the guest, as root; returns what the serial line said."""
     qemu = need("qemu-system-x86_64", "qemu-system-x86")
     if os.geteuid() != 0:
