@@ -11,6 +11,10 @@
 
 #include "base/attr.h"
 
+/* A chunk that, with what arena and malloc add, malloc's cache of each thread still keeps: for
+ * arenas that come and go with every request. */
+#define LTN_ARENA_QUICK_BYTES 976
+
 struct ltn_arena_chunk;
 
 struct ltn_arena {

@@ -614,7 +614,6 @@ void ltn_exchange_replied(struct ltn_http_request *rq)
 {
     struct conn *c = rq->conn;
     struct ltn_http_server *s = rq->core->server;
-    rq->answered = rq->state == RQ_HANDLER;
     if (c == NULL) {
         if (s != NULL) {
             LTN_COUNT(s, replies_dropped);

@@ -291,6 +291,31 @@ int ltn_rpc_status(struct ltn_buf *out, int code, const char *message, uint32_t 
     return rc;
 }
 
+static int encode(struct ltn_buf *text, const struct ltn_buf *bytes)
+{
+    return ltn_base64_encode(text, (const uint8_t *)ltn_buf_str(bytes), bytes->len);
+}
+
+int ltn_grpc_hint(struct ltn_buf *details, struct ltn_buf *retry, int status, const char *message,
+                  uint32_t retry_ms)
+{
+    struct ltn_buf bytes;
+    ltn_buf_init(&bytes, MAX_ANY_BYTES);
+    int rc = ltn_rpc_status(&bytes, status, message, retry_ms);
+    if (rc == 0) {
+        rc = encode(details, &bytes);
+    }
+    ltn_buf_reset(&bytes);
+    if (rc == 0) {
+        rc = ltn_rpc_retry_info(&bytes, retry_ms);
+    }
+    if (rc == 0) {
+        rc = encode(retry, &bytes);
+    }
+    ltn_buf_done(&bytes);
+    return rc;
+}
+
 int ltn_rpc_status_bad_request(struct ltn_buf *out, int code, const char *message,
                                const char *field)
 {

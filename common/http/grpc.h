@@ -84,6 +84,12 @@ int ltn_rpc_status(struct ltn_buf *out, int code, const char *message, uint32_t 
 int ltn_rpc_status_bad_request(struct ltn_buf *out, int code, const char *message,
                                const char *field);
 
+/* The hint to come again, for the two fields in which clients look for it, as their text: appends
+ * to details that of "grpc-status-details-bin", to retry that of "google.rpc.retryinfo-bin". 0, or
+ * of the buffers. */
+int ltn_grpc_hint(struct ltn_buf *details, struct ltn_buf *retry, int status, const char *message,
+                  uint32_t retry_ms);
+
 /* Retry delay from an encoded RetryInfo or Status. False when there is none. */
 bool ltn_rpc_retry_info_parse(const uint8_t *p, size_t n, uint64_t *ret_ns);
 bool ltn_rpc_status_retry_parse(const uint8_t *p, size_t n, uint64_t *ret_ns);

@@ -99,7 +99,7 @@ static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, voi
         free(st);
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     }
-    ltn_arena_init(&st->trailer_arena, 976, 16384);
+    ltn_arena_init(&st->trailer_arena, LTN_ARENA_QUICK_BYTES, 16384);
     ltn_buf_init(&st->queue, STREAM_QUEUE_BYTES);
     st->id = frame->hd.stream_id;
     st->head->version = 20;

@@ -8,8 +8,7 @@
 
 #include "base/err.h"
 
-#define FIELD_OVERHEAD   32  /* as HPACK counts a field */
-#define HEAD_CHUNK_BYTES 976 /* with what malloc adds, of a size that it hands out quickly */
+#define FIELD_OVERHEAD 32 /* as HPACK counts a field */
 
 struct ltn_head *ltn_head_new(size_t max_bytes, uint32_t max_count)
 {
@@ -18,7 +17,8 @@ struct ltn_head *ltn_head_new(size_t max_bytes, uint32_t max_count)
         return NULL;
     }
     /* The arena's ceiling is only a second line: bytes and count are judged first. */
-    ltn_arena_init(&h->arena, HEAD_CHUNK_BYTES, max_bytes * 4 + 16 * (size_t)HEAD_CHUNK_BYTES);
+    ltn_arena_init(&h->arena, LTN_ARENA_QUICK_BYTES,
+                   max_bytes * 4 + 16 * (size_t)LTN_ARENA_QUICK_BYTES);
     h->max_bytes = max_bytes;
     h->max_count = max_count;
     return h;

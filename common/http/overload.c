@@ -23,38 +23,13 @@ static void add(struct ltn_refusal *o, const char *name, const char *value)
     o->fields[o->count++] = (struct ltn_http_field){name, value};
 }
 
-static int encode(struct ltn_buf *out, const struct ltn_buf *bytes)
-{
-    return ltn_base64_encode(out, (const uint8_t *)ltn_buf_str(bytes), bytes->len);
-}
-
-/* Clients read the hint in different places: both are filled. */
-static int make_details(struct ltn_refusal *o, int status, uint32_t retry_ms)
-{
-    struct ltn_buf bytes;
-    ltn_buf_init(&bytes, MAX_DETAILS_BYTES);
-    int rc = ltn_rpc_status(&bytes, status, TEXT, retry_ms);
-    if (rc == 0) {
-        rc = encode(&o->details, &bytes);
-    }
-    ltn_buf_reset(&bytes);
-    if (rc == 0) {
-        rc = ltn_rpc_retry_info(&bytes, retry_ms);
-    }
-    if (rc == 0) {
-        rc = encode(&o->retry, &bytes);
-    }
-    ltn_buf_done(&bytes);
-    return rc;
-}
-
 static int make_refusal(struct ltn_refusal *o, uint32_t retry_ms)
 {
     int status = ltn_err_grpc(LTN_ERR_BUSY);
     ltn_buf_init(&o->details, MAX_DETAILS_BYTES);
     ltn_buf_init(&o->retry, MAX_DETAILS_BYTES);
     (void)snprintf(o->status, sizeof(o->status), "%d", status);
-    int rc = make_details(o, status, retry_ms);
+    int rc = ltn_grpc_hint(&o->details, &o->retry, status, TEXT, retry_ms);
     add(o, "content-type", "application/grpc");
     add(o, "grpc-status", o->status);
     add(o, "grpc-message", TEXT);
@@ -145,7 +120,6 @@ static bool may_refuse(struct ltn_http_server *s, struct ltn_lane *lane)
 static void let_in(struct ltn_http_server *s, struct ltn_http_request *rq)
 {
     struct ltn_load_total *t = &s->overload.total;
-    rq->counted = true;
     rq->lane->load.in_progress++;
     t->in_progress++;
     rq->charged_bytes = t->body_bytes + LTN_LOAD_OWN_BYTES;
@@ -159,29 +133,31 @@ static void charge(struct ltn_load_total *t, struct ltn_http_request *rq, size_t
     rq->charged_bytes = bytes;
 }
 
-void ltn_overload_over(struct ltn_http_request *rq, bool answered)
+void ltn_overload_over(struct ltn_http_request *rq)
 {
     struct ltn_load_total *t = &rq->core->server->overload.total;
-    ltn_load_over(&rq->lane->load, answered);
-    charge(t, rq, 0);
-    t->in_progress--;
+    if (rq->charged_bytes != 0) {
+        ltn_load_over(&rq->lane->load, rq->state == RQ_HANDLER);
+        charge(t, rq, 0);
+        t->in_progress--;
+    }
 }
 
 void ltn_overload_body(struct ltn_http_request *rq, bool whole)
 {
     struct ltn_load_total *t = &rq->conn->server->overload.total;
     size_t bytes = (size_t)rq->wire_bytes + LTN_LOAD_OWN_BYTES;
-    if (rq->counted && (whole || bytes > rq->charged_bytes)) {
+    if (rq->charged_bytes != 0 && (whole || bytes > rq->charged_bytes)) {
         charge(t, rq, bytes);
     }
-    if (rq->counted && whole) {
+    if (rq->charged_bytes != 0 && whole) {
         ltn_load_total_body(t, (size_t)rq->wire_bytes);
     }
 }
 
 void ltn_overload_late(struct ltn_http_request *rq)
 {
-    if (rq->counted) {
+    if (rq->charged_bytes != 0) {
         charge(&rq->conn->server->overload.total, rq, (size_t)rq->wire_bytes + LTN_LOAD_OWN_BYTES);
     }
 }

@@ -11,8 +11,8 @@
 #include "http/server-internals.h"
 
 #define MAX_MESSAGE_BYTES 1024 /* of an error, as sent */
-#define REPLY_ARENA_CHUNK 976
 #define REPLY_ARENA_BYTES (64 * 1024)
+#define MAX_DETAILS_BYTES 8192
 #define GZIP_FROM_BYTES   512
 
 /* The core whose handler runs on this thread: replies made inside it need no journey. */
@@ -57,8 +57,8 @@ void ltn_request_give_back(struct ltn_http_request *rq, size_t n)
 
 void ltn_request_free(struct ltn_http_request *rq)
 {
-    if (rq->counted && rq->core->server != NULL) {
-        ltn_overload_over(rq, rq->answered);
+    if (rq->core->server != NULL) {
+        ltn_overload_over(rq);
     }
     ltn_budget_give(rq->core->budget, rq->held_bytes + rq->late_bytes);
     ltn_head_free(rq->head);
@@ -298,7 +298,7 @@ static void add_trailer(struct ltn_http_request *rq, const char *name, const cha
 
 static void begin(struct ltn_http_request *rq, int status)
 {
-    ltn_arena_init(&rq->reply.arena, REPLY_ARENA_CHUNK, REPLY_ARENA_BYTES);
+    ltn_arena_init(&rq->reply.arena, LTN_ARENA_QUICK_BYTES, REPLY_ARENA_BYTES);
     rq->reply.r.status = status;
     rq->reply.r.fields = rq->reply.fields;
     rq->reply.r.trailers = rq->reply.trailers;
@@ -448,39 +448,36 @@ void ltn_http_reply_text(struct ltn_http_request *req, int status, const char *t
     ltn_http_reply_bytes(req, status, "text/plain; charset=utf-8", text, strlen(text));
 }
 
-static void add_base64_trailer(struct ltn_http_request *rq, const char *name,
-                               const struct ltn_buf *bytes)
+static void add_hint(struct ltn_http_request *rq, int status, const char *message,
+                     uint32_t retry_ms)
 {
-    struct ltn_buf text;
-    ltn_buf_init(&text, 8192);
-    if (ltn_base64_encode(&text, (const uint8_t *)ltn_buf_str(bytes), bytes->len) == 0) {
-        add_trailer(rq, name, ltn_buf_str(&text));
+    struct ltn_buf details, retry;
+    ltn_buf_init(&details, MAX_DETAILS_BYTES);
+    ltn_buf_init(&retry, MAX_DETAILS_BYTES);
+    if (ltn_grpc_hint(&details, &retry, status, message, retry_ms) == 0) {
+        add_trailer(rq, "grpc-status-details-bin", ltn_buf_str(&details));
+        add_trailer(rq, "google.rpc.retryinfo-bin", ltn_buf_str(&retry));
     } else {
         rq->reply.failed = true;
     }
-    ltn_buf_done(&text);
+    ltn_buf_done(&details);
+    ltn_buf_done(&retry);
 }
 
-/* Clients read the hint in different places: both are filled. */
-static void add_details(struct ltn_http_request *rq, int status, const char *message,
-                        const struct ltn_grpc_response *resp)
+static void add_bad_request(struct ltn_http_request *rq, int status, const char *message,
+                            const char *field)
 {
-    struct ltn_buf bytes;
-    uint32_t retry_ms = resp->retry_after_ms;
-    ltn_buf_init(&bytes, 4096);
-    int rc = retry_ms != 0 ? ltn_rpc_status(&bytes, status, message, retry_ms)
-                           : ltn_rpc_status_bad_request(&bytes, status, message, resp->bad_request);
-    if (rc == 0 && retry_ms == 0) {
-        add_base64_trailer(rq, "grpc-status-details-bin", &bytes);
-    } else if (rc == 0) {
-        add_base64_trailer(rq, "grpc-status-details-bin", &bytes);
-        ltn_buf_reset(&bytes);
-        rc = ltn_rpc_retry_info(&bytes, retry_ms);
-        if (rc == 0) {
-            add_base64_trailer(rq, "google.rpc.retryinfo-bin", &bytes);
-        }
+    struct ltn_buf bytes, text;
+    ltn_buf_init(&bytes, MAX_DETAILS_BYTES);
+    ltn_buf_init(&text, MAX_DETAILS_BYTES);
+    if (ltn_rpc_status_bad_request(&bytes, status, message, field) == 0 &&
+        ltn_base64_encode(&text, (const uint8_t *)ltn_buf_str(&bytes), bytes.len) == 0) {
+        add_trailer(rq, "grpc-status-details-bin", ltn_buf_str(&text));
+    } else {
+        rq->reply.failed = true;
     }
     ltn_buf_done(&bytes);
+    ltn_buf_done(&text);
 }
 
 /* Errors go out as one block of headers (Trailers-Only): some clients look nowhere else. */
@@ -545,8 +542,10 @@ void ltn_grpc_reply(struct ltn_http_request *req, const struct ltn_grpc_response
     if (status == LTN_GRPC_OK) {
         set_grpc_body(req, resp);
     } else {
-        if (resp->retry_after_ms != 0 || resp->bad_request != NULL) {
-            add_details(req, status, cut, resp);
+        if (resp->retry_after_ms != 0) {
+            add_hint(req, status, cut, resp->retry_after_ms);
+        } else if (resp->bad_request != NULL) {
+            add_bad_request(req, status, cut, resp->bad_request);
         }
         trailers_to_head(&req->reply);
     }

@@ -107,9 +107,7 @@ struct ltn_http_request {
     struct ltn_grpc_frame frame;
     bool frame_complete;
     struct ltn_lane *lane; /* of a protected route */
-    bool counted;          /* in its load */
-    size_t charged_bytes;  /* in the load of all */
-    bool answered;         /* by its handler */
+    size_t charged_bytes;  /* in its load, while it is let in; else 0 */
     bool waits;            /* at its head, for room; then in the server's list */
     bool whole;            /* nothing more comes */
     TAILQ_ENTRY(ltn_http_request) waiting;
@@ -293,8 +291,8 @@ void ltn_overload_body(struct ltn_http_request *rq, bool whole);
 void ltn_overload_late(struct ltn_http_request *rq);
 /* It waits no longer. */
 void ltn_overload_forget(struct ltn_http_request *rq);
-/* It is over; answered: by its handler. */
-void ltn_overload_over(struct ltn_http_request *rq, bool answered);
+/* It is over, by its handler or before. */
+void ltn_overload_over(struct ltn_http_request *rq);
 
 /* ---- server ---- */
 

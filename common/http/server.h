@@ -127,6 +127,7 @@ enum ltn_route_flag {
                                   it, where it likes, with ltn_http_inflate() */
 };
 
+/* Queues that routes may tell apart: ltn_http_route.rested_ns. */
 #define LTN_HTTP_LANES 64
 
 struct ltn_http_route {
