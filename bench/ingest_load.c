@@ -148,7 +148,7 @@ static void on_reply(void *arg, const struct load_reply *r)
 
 static bool open_conn(struct load *l, uint32_t i)
 {
-    struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.u32 = i};
+    struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.u32 = i};
     l->conns[i] = load_conn_new(&l->o.target, &l->set, on_reply, l);
     return l->conns[i] != NULL &&
            epoll_ctl(l->epoll, EPOLL_CTL_ADD, load_conn_fd(l->conns[i]), &e) == 0;
@@ -234,7 +234,7 @@ static void take_events(struct load *l, uint64_t until_ns)
         if ((events[k].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0)
             fine = load_conn_read(l->conns[i]);
         if (fine)
-            fine = load_conn_flush(l->conns[i]);
+            fine = (events[k].events & EPOLLRDHUP) == 0 && load_conn_flush(l->conns[i]);
         if (!fine)
             reopen(l, i);
     }
