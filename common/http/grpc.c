@@ -6,6 +6,8 @@
 
 #include "base/err.h"
 
+#define AHEAD_BYTES ((size_t)64 << 10) /* of a message are made room for before they come */
+
 void ltn_grpc_frame_init(struct ltn_grpc_frame *f, size_t max_message_bytes)
 {
     memset(f, 0, sizeof(*f));
@@ -47,6 +49,10 @@ int ltn_grpc_frame_feed(struct ltn_grpc_frame *f, const uint8_t *p, size_t n, si
     size_t missing = f->declared - f->message.len;
     size_t part = n - pos < missing ? n - pos : missing;
     if (part > 0) {
+        size_t soon = missing < AHEAD_BYTES ? missing : AHEAD_BYTES;
+        if (f->message.data == NULL && ltn_buf_reserve(&f->message, soon) == NULL) {
+            return f->message.error;
+        }
         int rc = ltn_buf_append(&f->message, p + pos, part);
         if (rc != 0) {
             return rc;
