@@ -125,8 +125,19 @@ void ltn_conn_accepted(struct ltn_http_server *s, int fd, const struct sockaddr_
 
 /* ---- end ---- */
 
+static void count_end(struct conn *c)
+{
+    if (c->h2 != NULL && ltn_h2_flooded(c->h2)) {
+        LTN_COUNT(c->server, floods_closed);
+    }
+    if (c->h2 != NULL && ltn_h2_failed(c->h2)) {
+        LTN_COUNT(c->server, protocol_errors);
+    }
+}
+
 static void end_sessions(struct conn *c)
 {
+    count_end(c);
     bool busy = c->busy;
     c->busy = true; /* the sessions report their requests closed */
     struct ltn_h1 *h1 = c->h1;
@@ -170,9 +181,6 @@ void ltn_conn_close(struct conn *c)
  * close into a reset that destroys the last answer on its way. */
 static void start_linger(struct conn *c)
 {
-    if (c->h2 != NULL && ltn_h2_flooded(c->h2)) {
-        LTN_COUNT(c->server, floods_closed);
-    }
     end_sessions(c);
     c->transport.shutdown(c->transport.state);
     c->proto = PROTO_LINGER;
@@ -182,9 +190,11 @@ static void start_linger(struct conn *c)
 
 /* ---- input ---- */
 
-static struct ltn_h2_conf h2_conf(const struct ltn_http_conf *conf)
+static struct ltn_h2_conf h2_conf(struct ltn_http_server *s)
 {
+    const struct ltn_http_conf *conf = &s->conf;
     return (struct ltn_h2_conf){
+        .spares = &s->spares,
         .max_header_bytes = conf->max_header_bytes,
         .max_header_count = conf->max_header_count,
         .max_streams = conf->h2_max_streams,
@@ -205,8 +215,8 @@ static void feed_h2(struct conn *c, const uint8_t *p, size_t n)
 {
     uint64_t now_ns = ltn_loop_now_ns(c->server->loop);
     c->active_ns = now_ns;
-    if (ltn_h2_feed(c->h2, p, n, now_ns) != 0) {
-        LTN_COUNT(c->server, protocol_errors);
+    if (ltn_h2_feed(c->h2, p, n, now_ns) == -ENOMEM) {
+        c->dead = true;
     }
 }
 
@@ -245,7 +255,7 @@ static void choose_proto(struct conn *c, bool h2)
 {
     struct ltn_http_server *s = c->server;
     if (h2) {
-        const struct ltn_h2_conf conf = h2_conf(&s->conf);
+        const struct ltn_h2_conf conf = h2_conf(s);
         c->h2 = ltn_h2_new(&conf, &ltn_exchange_sink, c);
         c->proto = PROTO_H2;
         LTN_COUNT(s, connections_h2);

@@ -292,6 +292,18 @@ static void drop_stream(struct conn *c, int32_t id, uint32_t code)
     }
 }
 
+static bool turns_away(void *arg, int32_t id, const struct ltn_head *head)
+{
+    struct conn *c = arg;
+    if (!ltn_overload_turns_away(c, id, head)) {
+        return false;
+    }
+    c->head_ns = 0;
+    c->active_ns = ltn_loop_now_ns(c->server->loop);
+    LTN_COUNT(c->server, requests);
+    return true;
+}
+
 static void *on_head(void *arg, int32_t id, struct ltn_head *head, bool body)
 {
     struct conn *c = arg;
@@ -308,10 +320,6 @@ static void *on_head(void *arg, int32_t id, struct ltn_head *head, bool body)
     }
     if (head->method == NULL) {
         head->method = "";
-    }
-    if (ltn_overload_turns_away(c, id, head)) {
-        ltn_head_free(head);
-        return NULL;
     }
     struct ltn_http_request *rq = request_new(c, id, head);
     if (rq == NULL) {
@@ -574,6 +582,7 @@ const struct ltn_session_sink ltn_exchange_sink = {
     .data = on_data,
     .end = on_end,
     .closed = on_closed,
+    .turns_away = turns_away,
 };
 
 /* ---- reply ---- */

@@ -53,6 +53,7 @@ struct ltn_h2 {
     uint64_t progress;
     bool in_head;
     bool flooded;
+    bool failed;
     bool drain_sent;
     bool drain_final;
     bool freeing;

@@ -20,10 +20,11 @@
 #define TOO_MANY_PINGS     "too_many_pings" /* the word gRPC clients look for */
 #define REFUND_PER_REPLY   32
 #define REFUND_PER_DATA    4
+#define SPARE_STREAMS      256
+#define SPARE_HEAD_BYTES   4096
 #define PROGRESS_PER_REPLY 1024
 #define STREAM_QUEUE_BYTES ((size_t)64 << 20) /* callers give a tighter bound */
 #define ANSWERED_GRACE_NS  (500 * LTN_NS_PER_MS)
-#define RESETS_AT_MOST     20000 /* of a connection, and per second */
 
 static const uint8_t drain_ping[8] = {'l', 't', 'n', 'd', 'r', 'a', 'i', 'n'};
 
@@ -63,6 +64,60 @@ static void reply_done(struct ltn_h2 *s, struct ltn_h2_stream *st)
     }
 }
 
+/* ---- spares ---- */
+
+static void keep_head(struct ltn_h2_spares *p, struct ltn_head *h)
+{
+    if (h == NULL || p->head != NULL || ltn_head_memory(h) > SPARE_HEAD_BYTES) {
+        ltn_head_free(h);
+        return;
+    }
+    ltn_head_reset(h);
+    p->head = h;
+}
+
+static struct ltn_head *take_head(const struct ltn_h2_conf *conf)
+{
+    struct ltn_head *h = conf->spares->head;
+    conf->spares->head = NULL;
+    /* Four further entries: the pseudo header fields. */
+    return h != NULL ? h : ltn_head_new(conf->max_header_bytes, conf->max_header_count + 4);
+}
+
+static void keep_stream(struct ltn_h2_spares *p, struct ltn_h2_stream *st)
+{
+    if (p->stream_count == SPARE_STREAMS) {
+        free(st);
+        return;
+    }
+    st->next = p->streams;
+    p->streams = st;
+    p->stream_count++;
+}
+
+static struct ltn_h2_stream *take_stream(struct ltn_h2_spares *p)
+{
+    struct ltn_h2_stream *st = p->streams;
+    if (st == NULL) {
+        return calloc(1, sizeof(*st));
+    }
+    p->streams = st->next;
+    p->stream_count--;
+    *st = (struct ltn_h2_stream){0};
+    return st;
+}
+
+void ltn_h2_spares_done(struct ltn_h2_spares *p)
+{
+    while (p->streams != NULL) {
+        free(take_stream(p));
+    }
+    ltn_head_free(p->head);
+    p->head = NULL;
+}
+
+/* ---- streams ---- */
+
 static void stream_free(struct ltn_h2 *s, struct ltn_h2_stream *st)
 {
     reply_done(s, st);
@@ -76,10 +131,10 @@ static void stream_free(struct ltn_h2 *s, struct ltn_h2_stream *st)
         st->next->prev = st->prev;
     }
     s->stream_count--;
-    ltn_head_free(st->head);
     ltn_arena_done(&st->trailer_arena);
     ltn_buf_done(&st->queue);
-    free(st);
+    keep_head(s->conf.spares, st->head);
+    keep_stream(s->conf.spares, st);
 }
 
 static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, void *user)
@@ -89,12 +144,11 @@ static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, voi
     if (frame->headers.cat != NGHTTP2_HCAT_REQUEST) {
         return 0;
     }
-    struct ltn_h2_stream *st = calloc(1, sizeof(*st));
+    struct ltn_h2_stream *st = take_stream(s->conf.spares);
     if (st == NULL) {
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     }
-    /* Four further entries: the pseudo header fields. */
-    st->head = ltn_head_new(s->conf.max_header_bytes, s->conf.max_header_count + 4);
+    st->head = take_head(&s->conf);
     if (st->head == NULL) {
         free(st);
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
@@ -179,6 +233,10 @@ static void head_complete(struct ltn_h2 *s, struct ltn_h2_stream *st, bool end)
     st->head_seen = true;
     if (h->authority == NULL) {
         h->authority = ltn_head_get(h, "host");
+    }
+    if (s->sink.turns_away != NULL && s->sink.turns_away(s->arg, id, h)) {
+        keep_head(s->conf.spares, h);
+        return;
     }
     void *request = s->sink.head(s->arg, id, h, !end);
     st = ltn_h2_stream_of(s, id);
@@ -335,6 +393,9 @@ static int on_frame_send(nghttp2_session *ng, const nghttp2_frame *frame, void *
 {
     struct ltn_h2 *s = user;
     switch (frame->hd.type) {
+    case NGHTTP2_GOAWAY:
+        s->failed = s->failed || frame->goaway.error_code != NGHTTP2_NO_ERROR;
+        return 0;
     case NGHTTP2_RST_STREAM:
         if (frame->rst_stream.error_code != NGHTTP2_NO_ERROR &&
             frame->rst_stream.error_code != NGHTTP2_CANCEL) {
@@ -394,9 +455,9 @@ static int make_session(struct ltn_h2 *s)
     nghttp2_option_set_no_closed_streams(opt, 1);
     nghttp2_option_set_max_settings(opt, MAX_SETTINGS);
     nghttp2_option_set_max_outbound_ack(opt, MAX_OUTBOUND_ACK);
-    /* Our own bucket speaks first; the library's is the second line, which counts resets of what
-     * was answered as well. */
-    nghttp2_option_set_stream_reset_rate_limit(opt, RESETS_AT_MOST, RESETS_AT_MOST);
+    /* Resets are judged here (judge_reset). The library would count those of answered streams, too,
+     * and a client takes back every request that is refused before it was sent whole. */
+    nghttp2_option_set_stream_reset_rate_limit(opt, UINT64_MAX, UINT64_MAX);
     nghttp2_option_set_max_continuations(opt, MAX_CONTINUATIONS);
     if (nghttp2_session_server_new2(&s->ng, cb, s, opt) == 0) {
         rc = 0;
@@ -511,6 +572,7 @@ int ltn_h2_feed(struct ltn_h2 *s, const uint8_t *p, size_t n, uint64_t now_ns)
     if (used >= 0) {
         return 0;
     }
+    s->failed = true;
     if (used == NGHTTP2_ERR_NOMEM) {
         return -ENOMEM;
     }
@@ -620,6 +682,11 @@ bool ltn_h2_in_head(const struct ltn_h2 *s)
 bool ltn_h2_flooded(const struct ltn_h2 *s)
 {
     return s->flooded;
+}
+
+bool ltn_h2_failed(const struct ltn_h2 *s)
+{
+    return s->failed && !s->flooded;
 }
 
 size_t ltn_h2_streams(const struct ltn_h2 *s)

@@ -11,8 +11,19 @@
 #include "http/session.h"
 
 struct ltn_h2;
+struct ltn_h2_stream;
+
+/* Memory of streams that ended, for the next ones: where thousands are refused in a second most of
+ * the price would be the allocator's. Zeroed at first; outlives the sessions that share it. */
+struct ltn_h2_spares {
+    struct ltn_h2_stream *streams;
+    unsigned stream_count;
+    struct ltn_head *head;
+};
+void ltn_h2_spares_done(struct ltn_h2_spares *p);
 
 struct ltn_h2_conf {
+    struct ltn_h2_spares *spares;
     size_t max_header_bytes;
     uint32_t max_header_count;
     uint32_t max_streams;
@@ -95,6 +106,7 @@ void ltn_h2_terminate(struct ltn_h2 *s, uint32_t code);
 bool ltn_h2_done(const struct ltn_h2 *s);         /* neither input nor output is expected */
 bool ltn_h2_in_head(const struct ltn_h2 *s);      /* a header block has begun and not ended */
 bool ltn_h2_flooded(const struct ltn_h2 *s);      /* ended for a flood */
+bool ltn_h2_failed(const struct ltn_h2 *s);       /* ended for breaking the protocol, or an error */
 size_t ltn_h2_streams(const struct ltn_h2 *s);    /* open streams */
 size_t ltn_h2_unsent(const struct ltn_h2 *s);     /* streams with a reply not yet sent whole */
 uint64_t ltn_h2_progress(const struct ltn_h2 *s); /* grows with body bytes and replies sent */

@@ -33,6 +33,12 @@ void ltn_head_free(struct ltn_head *h)
     free(h);
 }
 
+void ltn_head_reset(struct ltn_head *h)
+{
+    ltn_arena_reset(&h->arena);
+    *h = (struct ltn_head){.arena = h->arena, .max_bytes = h->max_bytes, .max_count = h->max_count};
+}
+
 static int account(struct ltn_head *h, size_t n)
 {
     h->bytes += n + FIELD_OVERHEAD;

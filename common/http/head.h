@@ -38,6 +38,8 @@ struct ltn_head {
 /* An empty head with limits; NULL when memory is out. Free with ltn_head_free (NULL-safe). */
 struct ltn_head *ltn_head_new(size_t max_bytes, uint32_t max_count) ltn_must_check;
 void ltn_head_free(struct ltn_head *h);
+/* Empty again, with the same limits, for the next one. */
+void ltn_head_reset(struct ltn_head *h);
 
 /* Adds a field; the name is turned to lower case, both are copied. 0; LTN_ERR_TOO_LARGE when a
  * limit is passed (too_large is set); -ENOMEM. Validity of the characters is the caller's. */

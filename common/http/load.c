@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http/load.h"
 
+#define HOLD_NS        (LTN_LOAD_HOLD_MS * LTN_NS_PER_MS)
 #define BURST_NS       (LTN_LOAD_BURST_MS * LTN_NS_PER_MS)
 #define WINDOW_NS      (LTN_LOAD_WINDOW_MS * LTN_NS_PER_MS)
 #define REFUSALS_AHEAD 50 /* a second's over so many */
@@ -25,12 +26,17 @@ static uint32_t next_limit(const struct ltn_load *l)
     return less > l->queue ? less : l->queue;
 }
 
-static void next_window(struct ltn_load *l, uint64_t now_ns, bool behind)
+static void next_window(struct ltn_load *l, uint64_t now_ns, uint64_t behind_ns)
 {
     uint64_t elapsed_ms = (now_ns - l->window_ns) / LTN_NS_PER_MS;
-    l->queue = at_least((uint64_t)l->answered * LTN_LOAD_QUEUE_MS / elapsed_ms);
-    if (!behind && (l->refused == 0 || elapsed_ms > LTN_LOAD_BURST_MS)) {
-        l->overloaded = false;
+    uint64_t queue_ms = l->overloaded ? LTN_LOAD_QUEUE_MS : LTN_LOAD_BURST_QUEUE_MS;
+    l->queue = at_least((uint64_t)l->answered * queue_ms / elapsed_ms);
+    if (behind_ns <= HOLD_NS && l->waiting == 0 &&
+        (l->refused == 0 || elapsed_ms > LTN_LOAD_BURST_MS)) {
+        l->holds = l->overloaded = false;
+    } else if (behind_ns > HOLD_NS && !l->holds) {
+        l->holds = true;
+        l->limit = l->queue;
     }
     l->limit = next_limit(l);
     l->window_ns = now_ns;
@@ -40,20 +46,20 @@ static void next_window(struct ltn_load *l, uint64_t now_ns, bool behind)
 
 void ltn_load_look(struct ltn_load *l, uint64_t now_ns, uint64_t rested_ns)
 {
-    bool behind = now_ns > rested_ns && now_ns - rested_ns > BURST_NS;
+    uint64_t behind_ns = now_ns > rested_ns ? now_ns - rested_ns : 0;
     l->rested = l->rested || rested_ns >= l->window_ns;
+    l->clear_ns = l->waiting == 0 ? now_ns : l->clear_ns;
     if (now_ns - l->window_ns >= WINDOW_NS) {
-        next_window(l, now_ns, behind);
+        next_window(l, now_ns, behind_ns);
     }
-    if (behind && !l->overloaded) {
+    if (l->waiting > 0 && (behind_ns > BURST_NS || now_ns - l->clear_ns > BURST_NS)) {
         l->overloaded = true;
-        l->limit = l->queue;
     }
 }
 
 bool ltn_load_has_room(const struct ltn_load *l)
 {
-    return !l->overloaded || l->in_progress < LTN_LOAD_LEAST || l->in_progress < l->limit;
+    return !l->holds || l->in_progress < LTN_LOAD_LEAST || l->in_progress < l->limit;
 }
 
 void ltn_load_over(struct ltn_load *l, bool answered)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Overload: tells a burst from more than can be done, and then keeps the work in progress short, so
- * that what is let in is answered soon. What had no rest for two seconds is overloaded (less is a
- * fleet that reports at the same moment); it is then given what it answers in LTN_LOAD_QUEUE_MS
- * (Little's law), and more as long as it finds time to rest. Judged for each lane, a queue that is
- * worked off by itself; bytes and refusals, which have a price, too, are judged for all together.
- * Time is a parameter. One thread. Used inside the room.
+ * Overload: keeps the work in progress short, so that what is let in is answered soon, and tells a
+ * burst from more than can be done. What had no rest for LTN_LOAD_HOLD_MS is given what it answers
+ * in LTN_LOAD_BURST_QUEUE_MS (Little's law), and more as long as it finds time to rest; the others
+ * wait at their heads. While some wait after two seconds without a rest, or for two seconds without
+ * a break, it is overloaded (less is a fleet that reports at the same moment): it is given less,
+ * and the others are refused. Judged for each lane, a queue that is worked off by itself; bytes and
+ * refusals, which have a price, too, are judged for all together. Time is a parameter. One thread.
+ * Used inside the room.
  *
  * After K. Nichols, V. Jacobson, "Controlling Queue Delay", ACM Queue 10(5), 2012 (a standing queue
  * is what to act on, not a long one), and B. Maurer, "Fail at Scale", ACM Queue 13(8), 2015.
@@ -19,24 +21,29 @@
 
 #include "http/bucket.h"
 
-#define LTN_LOAD_BURST_MS    2000 /* of work without a rest are a burst */
-#define LTN_LOAD_QUEUE_MS    10   /* of work are let in under overload */
-#define LTN_LOAD_WINDOW_MS   100  /* between two looks at the limit */
-#define LTN_LOAD_LEAST       32   /* requests that are let in whatever the load */
-#define LTN_LOAD_OWN_BYTES   4096 /* that a request counts beside its body */
-#define LTN_LOAD_LARGE_BYTES 65536
+#define LTN_LOAD_HOLD_MS        100  /* of work without a rest are let in whole */
+#define LTN_LOAD_BURST_MS       2000 /* are a burst, which is worked off and not refused */
+#define LTN_LOAD_BURST_QUEUE_MS 50   /* of work are let in at a time in a burst */
+#define LTN_LOAD_QUEUE_MS       3    /* and under overload: bodies stay in the caches */
+#define LTN_LOAD_WINDOW_MS      100  /* between two looks at the limit */
+#define LTN_LOAD_LEAST          32   /* requests that are let in whatever the load */
+#define LTN_LOAD_OWN_BYTES      4096 /* that a request counts beside its body */
+#define LTN_LOAD_LARGE_BYTES    65536
 
 /* ---- one lane; zeroed at first ---- */
 
 struct ltn_load {
     uint64_t window_ns;   /* when the present window began */
+    uint64_t clear_ns;    /* when last nobody waited */
     uint32_t in_progress; /* requests let in and not yet over */
+    uint32_t waiting;     /* at their heads, for room */
     uint32_t answered;    /* in the window */
     uint32_t refused;     /* in the window */
-    uint32_t queue;       /* answered in LTN_LOAD_QUEUE_MS of the last window */
-    uint32_t limit;       /* on in_progress while overloaded */
+    uint32_t queue;       /* the work to be let in, after the last window */
+    uint32_t limit;       /* on in_progress while it holds */
     bool rested;          /* in the window */
-    bool overloaded;
+    bool holds;           /* the limit is in force */
+    bool overloaded;      /* and what is beyond it may be refused */
 };
 
 /* Looks at the time; rested_ns: when the lane last had nothing to do. */

@@ -164,11 +164,20 @@ void ltn_overload_late(struct ltn_http_request *rq)
 
 static void on_turn(void *arg);
 
+static bool somebody_waits(const struct ltn_overload *o)
+{
+    size_t i = 0;
+    while (i < LTN_HTTP_LANES && o->lanes[i].load.waiting == 0) {
+        i++;
+    }
+    return i < LTN_HTTP_LANES;
+}
+
 static void plan_turn(struct ltn_http_server *s)
 {
     struct ltn_overload *o = &s->overload;
     uint64_t due_ns = ltn_loop_now_ns(s->loop) + TURN_NS;
-    if (o->waiting > 0 && o->turn.slot == 0) {
+    if (o->turn.slot == 0 && somebody_waits(o)) {
         /* Without memory for it: the next request that comes plans one. */
         (void)!ltn_loop_timer_at(s->loop, &o->turn, due_ns, on_turn, s);
     }
@@ -231,8 +240,8 @@ static const struct ltn_http_route *route_of(struct ltn_http_server *s, const st
     const struct route *route = NULL;
     char allow[64];
     const char *type = ltn_head_get(head, "content-type");
-    if (head->too_large || head->target == NULL || strcmp(head->method, "POST") != 0 ||
-        type == NULL || !ltn_grpc_is_type(type) ||
+    if (head->too_large || head->target == NULL || head->method == NULL ||
+        strcmp(head->method, "POST") != 0 || type == NULL || !ltn_grpc_is_type(type) ||
         ltn_router_find(&s->router, head->target, LTN_HTTP_POST, true, &route, allow,
                         sizeof(allow)) != ROUTE_FOUND) {
         return NULL;
@@ -243,7 +252,7 @@ static const struct ltn_http_route *route_of(struct ltn_http_server *s, const st
 bool ltn_overload_turns_away(struct conn *c, int32_t stream, const struct ltn_head *head)
 {
     struct ltn_http_server *s = c->server;
-    const struct ltn_http_route *r = c->h2 != NULL && c->holds ? route_of(s, head) : NULL;
+    const struct ltn_http_route *r = c->holds ? route_of(s, head) : NULL;
     if (r == NULL) {
         return false;
     }
@@ -266,7 +275,7 @@ bool ltn_overload_head(struct ltn_http_request *rq)
     }
     rq->lane = lane_of(s, &rq->route->r, rq->peer);
     bool room = has_room(s, rq->lane);
-    c->holds = !room || rq->lane->load.overloaded;
+    c->holds = !room || rq->lane->load.holds;
     if (c->holds) {
         hold_bodies(c);
     }
@@ -280,7 +289,7 @@ bool ltn_overload_head(struct ltn_http_request *rq)
     }
     rq->waits = true;
     TAILQ_INSERT_TAIL(&rq->lane->waiting, rq, waiting);
-    s->overload.waiting++;
+    rq->lane->load.waiting++;
     if (c->h2 != NULL) {
         ltn_h2_wait(c->h2, rq->stream);
     }
@@ -293,6 +302,6 @@ void ltn_overload_forget(struct ltn_http_request *rq)
     if (rq->waits) {
         rq->waits = false;
         TAILQ_REMOVE(&rq->lane->waiting, rq, waiting);
-        rq->conn->server->overload.waiting--;
+        rq->lane->load.waiting--;
     }
 }

@@ -271,7 +271,6 @@ struct ltn_lane {
 struct ltn_overload {
     struct ltn_load_total total;
     struct ltn_lane lanes[LTN_HTTP_LANES];
-    size_t waiting;
     struct ltn_refusal refusal;
     struct ltn_timer turn;
 };
@@ -350,6 +349,7 @@ struct ltn_http_server {
     struct ltn_rate *rate; /* NULL: no limits */
     struct ltn_bucket handshakes;
     struct ltn_overload overload; /* of protected routes */
+    struct ltn_h2_spares spares;
     struct counters counters;
     uint8_t scratch_in[LTN_SCRATCH_BYTES];
     uint8_t scratch_out[LTN_SCRATCH_BYTES];

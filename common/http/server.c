@@ -62,7 +62,7 @@ void ltn_http_conf_default(struct ltn_http_conf *conf)
         .handshake_per_s = 500,
         .grpc_health = true,
         .retry_after_s = 5,
-        .refusals_per_s = 25000, /* about a twentieth of a core */
+        .refusals_per_s = 60000, /* about an eighth of a core */
     };
 }
 
@@ -324,6 +324,7 @@ void ltn_http_server_free(struct ltn_http_server *s)
     ltn_inflater_free(s->inflater);
     ltn_rate_free(s->rate);
     ltn_overload_done(&s->overload, s->loop);
+    ltn_h2_spares_done(&s->spares);
     free(s);
 }
 

@@ -27,6 +27,9 @@ struct ltn_session_sink {
     /* The stream has ended, after its reply was sent or without one. The pointer is dead for the
      * session. */
     void (*closed)(void *arg, void *request);
+    /* HTTP/2, before head; NULL: none. True: the sink replied by id, head does not follow, and the
+     * session discards the body. */
+    bool (*turns_away)(void *arg, int32_t id, const struct ltn_head *head);
 };
 
 /* A reply ready to be sent. */

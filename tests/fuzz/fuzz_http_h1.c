@@ -73,7 +73,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
-    static const struct ltn_session_sink sink = {on_head, on_data, on_end, on_closed};
+    static const struct ltn_session_sink sink = {
+        .head = on_head, .data = on_data, .end = on_end, .closed = on_closed};
     const struct ltn_h1_conf conf = {1024, 16};
     struct rig r = {0};
     uint8_t out[512];

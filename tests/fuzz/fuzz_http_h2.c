@@ -29,6 +29,17 @@ static void reply(struct rig *r, int32_t id)
     }
 }
 
+static bool turns_away(void *arg, int32_t id, const struct ltn_head *head)
+{
+    struct rig *r = arg;
+    if ((r->mode & 8) == 0 || ltn_head_get(head, "te") == NULL) {
+        return false;
+    }
+    r->open++;
+    reply(r, id);
+    return true;
+}
+
 static void *on_head(void *arg, int32_t id, struct ltn_head *head, bool body)
 {
     struct rig *r = arg;
@@ -83,9 +94,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
 {
-    static const struct ltn_session_sink sink = {on_head, on_data, on_end, on_closed};
+    static const struct ltn_session_sink sink = {on_head, on_data, on_end, on_closed, turns_away};
     static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0";
+    struct ltn_h2_spares spares = {0};
     const struct ltn_h2_conf conf = {
+        .spares = &spares,
         .max_header_bytes = 2048,
         .max_header_count = 16,
         .max_streams = 16,
@@ -126,6 +139,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
     }
     drain_output(&r);
     ltn_h2_free(r.s);
+    ltn_h2_spares_done(&spares);
     if (r.open != 0) {
         abort(); /* every request is replied to or reported closed */
     }

@@ -19,6 +19,8 @@ struct rig {
     char log[4096]; /* what the session reported */
     int32_t id;
     bool refuse; /* answer 404 at the head */
+    bool away;   /* turn away, with 503 */
+    struct ltn_h2_spares spares;
     uint8_t out[200000];
     size_t out_len;
 };
@@ -32,7 +34,7 @@ static void add(struct rig *r, const char *text)
 static void reply(struct rig *r, int status, const char *body)
 {
     struct ltn_session_reply rep = {
-        .status = status, .body = strdup(body), .body_len = strlen(body)};
+        .status = status, .body = strdup(body), .body_len = strlen(body), .no_length = r->away};
     int rc = r->h1 != NULL ? ltn_h1_reply(r->h1, &rep) : ltn_h2_reply(r->h2, r->id, &rep);
     assert_int_equal(rc, 0);
 }
@@ -45,6 +47,7 @@ static void *on_head(void *arg, int32_t id, struct ltn_head *head, bool body)
     add(r, " ");
     add(r, head->target);
     add(r, body ? "+" : "");
+    add(r, ltn_head_get(head, "old") != NULL ? " (old)" : "");
     ltn_head_free(head);
     if (r->refuse) {
         reply(r, 404, "no");
@@ -74,7 +77,19 @@ static void on_closed(void *arg, void *request)
     add(arg, "!");
 }
 
-static const struct ltn_session_sink sink = {on_head, on_data, on_end, on_closed};
+static bool turns_away(void *arg, int32_t id, const struct ltn_head *head)
+{
+    struct rig *r = arg;
+    (void)head;
+    if (r->away) {
+        r->id = id;
+        add(r, "-");
+        reply(r, 503, "");
+    }
+    return r->away;
+}
+
+static const struct ltn_session_sink sink = {on_head, on_data, on_end, on_closed, turns_away};
 
 static struct rig *h1_rig(void)
 {
@@ -101,8 +116,10 @@ static const struct ltn_h2_conf h2_default = {
 
 static struct rig *h2_rig(void)
 {
+    struct ltn_h2_conf conf = h2_default;
     struct rig *r = calloc(1, sizeof(*r));
-    r->h2 = ltn_h2_new(&h2_default, &sink, r);
+    conf.spares = &r->spares;
+    r->h2 = ltn_h2_new(&conf, &sink, r);
     assert_non_null(r->h2);
     return r;
 }
@@ -111,6 +128,7 @@ static void rig_free(struct rig *r)
 {
     ltn_h1_free(r->h1);
     ltn_h2_free(r->h2);
+    ltn_h2_spares_done(&r->spares);
     free(r);
 }
 
@@ -384,6 +402,7 @@ static struct rig *ping_rig(void)
     struct rig *r = calloc(1, sizeof(*r));
     conf.ping_interval_ns = 10 * LTN_NS_PER_S;
     conf.ping_strikes = 2;
+    conf.spares = &r->spares;
     r->h2 = ltn_h2_new(&conf, &sink, r);
     assert_non_null(r->h2);
     assert_int_equal(feed(r, preface, sizeof(preface) - 1, 1), 0);
@@ -515,6 +534,61 @@ static void test_h2_free_reports(void **state)
     rig_free(r);
 }
 
+/* Memory of what was turned away serves the next, which knows nothing of it. */
+static void test_h2_turns_away(void **state)
+{
+    (void)state;
+    static const uint8_t old[] = {0,    0,    13, 1,   4,    0, 0,   0,   1,   0x83, 0x86,
+                                  0x84, 0x41, 1,  'a', 0x00, 3, 'o', 'l', 'd', 1,    '1'};
+    uint8_t next[sizeof(post)];
+    struct rig *r = h2_rig();
+    memcpy(next, post, sizeof(next));
+    assert_int_equal(feed(r, preface, sizeof(preface) - 1, 1), 0);
+    r->away = true;
+    for (uint8_t id = 1; id < 41; id += 2) {
+        uint8_t head[sizeof(old)];
+        memcpy(head, old, sizeof(head));
+        head[8] = id;
+        assert_int_equal(feed(r, head, sizeof(head), 1), 0);
+        pull(r, 1000);
+        assert_int_equal(ltn_h2_streams(r->h2), 0);
+    }
+    assert_int_equal(r->spares.stream_count, 1);
+    assert_non_null(r->spares.head);
+    r->log[0] = '\0';
+    r->away = false;
+    next[8] = 41;
+    assert_int_equal(feed(r, next, sizeof(next), 1), 0);
+    assert_string_equal(r->log, "POST /+");
+    assert_int_equal(r->spares.stream_count, 0);
+    assert_null(r->spares.head);
+    rig_free(r);
+}
+
+/* Clients that did not send all take their refused requests back; that is no rapid reset. */
+static void test_h2_refused_requests_are_taken_back(void **state)
+{
+    (void)state;
+    struct rig *r = h2_rig();
+    assert_int_equal(feed(r, preface, sizeof(preface) - 1, 1), 0);
+    r->away = true;
+    for (uint32_t id = 1; id < 100000; id += 2) {
+        uint8_t head[sizeof(post)], reset[13] = {0, 0, 4, 3};
+        memcpy(head, post, sizeof(head));
+        for (int i = 0; i < 4; i++) {
+            head[5 + i] = reset[5 + i] = (uint8_t)(id >> (24 - 8 * i));
+        }
+        r->log[0] = '\0';
+        r->out_len = 0;
+        assert_int_equal(feed(r, head, sizeof(head), 1), 0);
+        pull(r, 1000);
+        assert_int_equal(feed(r, reset, sizeof(reset), 1), 0);
+        assert_string_equal(r->log, "-");
+        assert_false(ltn_h2_flooded(r->h2) || ltn_h2_failed(r->h2));
+    }
+    rig_free(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -532,6 +606,8 @@ int main(void)
         cmocka_unit_test(test_h2_trailer_bomb),
         cmocka_unit_test(test_h2_drain),
         cmocka_unit_test(test_h2_free_reports),
+        cmocka_unit_test(test_h2_turns_away),
+        cmocka_unit_test(test_h2_refused_requests_are_taken_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
