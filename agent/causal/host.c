@@ -413,6 +413,7 @@ void ltn_causal_host(struct ltn_causal *c, struct causal_proc *p, const struct l
     struct loss l = {0};
     double window_ns = (double)(w->end_ns - w->start_ns);
     if (!pw->has_host || pw->host.steps <= 0.0 || window_ns <= 0.0) {
+        ltn_inc_hold(c, p);
         return;
     }
     if (!judge(c, p, &pw->host, window_ns, &l)) {

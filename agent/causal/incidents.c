@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "causal/internal.h"
 
+#define HOLD_WINDOWS   6 /* without a step, on end */
 #define MAX_OPEN       256
 #define MAX_PER_WINDOW 32
 #define UPDATE_WINDOWS 30 /* at least one update in so many windows that it is seen in */
@@ -24,6 +25,7 @@ struct incident {
     uint64_t told_count;
     uint64_t count;
     unsigned quiet;
+    unsigned held; /* windows that told nothing, since it was last found */
     uint32_t pid;
     uint64_t proc_start_ns;
     double share;
@@ -137,6 +139,13 @@ static bool worth_an_update(const struct ltn_causal *c, const struct incident *i
     return worse || i->count >= 2 * i->told_count || c->window - i->told_window >= UPDATE_WINDOWS;
 }
 
+/* Found by what a step takes. */
+static bool is_of_host(enum ltn_causal_kind kind)
+{
+    return kind == LTN_CAUSAL_CPU || kind == LTN_CAUSAL_FAULTS || kind == LTN_CAUSAL_IO ||
+           kind == LTN_CAUSAL_UNEXPLAINED;
+}
+
 void ltn_inc_found(struct ltn_causal *c, const struct causal_proc *proc, uint64_t time_ns,
                    const struct finding *f)
 {
@@ -153,6 +162,7 @@ void ltn_inc_found(struct ltn_causal *c, const struct causal_proc *proc, uint64_
     bool worse = !fresh && f->severity > i->severity;
     i->count += f->count;
     i->quiet = f->quiet;
+    i->held = 0;
     i->last_window = c->window;
     if (fresh || worse) {
         describe(i, f);
@@ -162,6 +172,19 @@ void ltn_inc_found(struct ltn_causal *c, const struct causal_proc *proc, uint64_
     } else if (worth_an_update(c, i, worse)) {
         describe(i, f);
         tell(c, i, "update", time_ns);
+    }
+}
+
+void ltn_inc_hold(struct ltn_causal *c, const struct causal_proc *proc)
+{
+    size_t pos = 0;
+    struct incident *i;
+    while ((i = ltn_map_next(&c->incidents, &pos)) != NULL) {
+        if (i->pid == proc->pid && i->proc_start_ns == proc->start_ns && is_of_host(i->kind) &&
+            i->held < HOLD_WINDOWS) {
+            i->held++;
+            i->last_window++;
+        }
     }
 }
 

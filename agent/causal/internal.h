@@ -148,6 +148,9 @@ struct finding {
 /* Opens the incident or goes on with it. proc NULL: of the node. */
 void ltn_inc_found(struct ltn_causal *c, const struct causal_proc *proc, uint64_t time_ns,
                    const struct finding *f);
+/* The process finished no step in this window: what its steps told before is not over for that, for
+ * some windows at most. */
+void ltn_inc_hold(struct ltn_causal *c, const struct causal_proc *proc);
 /* True when the process has an open incident of this kind. */
 bool ltn_inc_is_open(const struct ltn_causal *c, const struct causal_proc *proc,
                      enum ltn_causal_kind kind, uint64_t detail);

@@ -257,6 +257,30 @@ static void test_without_steps_another_mix_of_work_is_nothing(void **state)
     sim_free(n);
 }
 
+/* A disk so slow that windows pass without a step: one incident, not several; it ends when nothing
+ * comes any more. */
+static void test_no_steps_at_all_are_no_end(void **state)
+{
+    (void)state;
+    struct sim_node *n = sim_new(1, (struct ltn_causal_opts){0});
+    sim_windows(n, 6);
+    sim_add(n, 0, LTN_SPLIT_DISK, 30);
+    sim_windows(n, 3);
+    const struct ltn_rank_window before = n->procs[0].host;
+    for (int i = 0; i < 3; i++) {
+        n->procs[0].host = (struct ltn_rank_window){0};
+        sim_windows(n, 5);
+        n->procs[0].host = before;
+        sim_windows(n, 1);
+        assert_int_equal(ltn_causal_stats(n->causal).opened_total, 1);
+        assert_null(sim_find(n, LTN_CAUSAL_IO, "closed"));
+    }
+    n->procs[0].host = (struct ltn_rank_window){0};
+    sim_windows(n, 20);
+    assert_non_null(sim_find(n, LTN_CAUSAL_IO, "closed"));
+    sim_free(n);
+}
+
 static void test_what_nobody_explains_becomes_usual(void **state)
 {
     (void)state;
@@ -321,6 +345,7 @@ int main(void)
         cmocka_unit_test(test_disk_waits_of_page_faults_are_page_faults),
         cmocka_unit_test(test_pressure_of_the_node),
         cmocka_unit_test(test_without_steps_another_mix_of_work_is_nothing),
+        cmocka_unit_test(test_no_steps_at_all_are_no_end),
         cmocka_unit_test(test_what_nobody_explains_becomes_usual),
         cmocka_unit_test(test_caps_hold_and_count),
         cmocka_unit_test(test_a_name_from_the_program_is_data),
