@@ -184,14 +184,14 @@ static void take_part(struct ltn_update_rank *r, const struct ltn_otlp_number *p
         r->part_ns[part] = as_ns(p);
 }
 
-static void step_number(struct ltn_decoder *d, const struct ltn_otlp_number *p)
+static void step_number(struct ltn_decoder *d, struct ltn_otlp_str name,
+                        const struct ltn_otlp_number *p)
 {
     struct ltn_update_rank *r = &d->resource->steps;
     struct ltn_otlp_str fault;
     double v = ltn_otlp_number_f64(p);
     if (!plausible(d->metric, v)) {
-        d->result->rejected++;
-        d->result->message = "implausible figure of a step: not finite, negative or over 1 h";
+        ltn_decode_reject(d, name, "implausible figure: not finite, negative or over 1 h");
         return;
     }
     if (d->metric != LTN_WIRE_STEP_COUNT && p->point.start_ns != 0)
@@ -376,8 +376,8 @@ static int health_number(struct ltn_decoder *d, const struct ltn_otlp_number *p)
     }
 }
 
-int ltn_decode_agent_number(struct ltn_decoder *d, const struct ltn_otlp_number *p,
-                            bool *ret_expose)
+int ltn_decode_agent_number(struct ltn_decoder *d, const struct ltn_otlp_metric *m,
+                            const struct ltn_otlp_number *p, bool *ret_expose)
 {
     struct ltn_update_resource *r = d->resource;
     *ret_expose = d->metric == LTN_WIRE_OTHER || !r->is_process;
@@ -392,7 +392,7 @@ int ltn_decode_agent_number(struct ltn_decoder *d, const struct ltn_otlp_number 
         if (d->metric == LTN_WIRE_COMM_SEQUENCE || d->metric == LTN_WIRE_COMM_IO)
             return comm_number(d, p);
         if (d->metric >= LTN_WIRE_STEP_COUNT && d->metric <= LTN_WIRE_PREEMPTOR)
-            step_number(d, p);
+            step_number(d, m->name, p);
         return 0;
     }
     if (d->metric >= LTN_WIRE_GPU_UTILIZATION && d->metric <= LTN_WIRE_GPU_PCIE_GENERATION_LIMIT)

@@ -22,8 +22,8 @@ static const struct ltn_otlp_limits limits = {
     .max_depth = 32,
     .max_records = 1000000,
     .max_groups = 200000,
-    .max_attrs = 128,
-    .max_buckets = 16384,
+    .max_attrs = LTN_OTLP_ATTRS_USUAL,
+    .max_buckets = LTN_OTLP_BUCKETS_USUAL,
 };
 
 static const char *const wire_names[LTN_WIRE_METRICS] = {
@@ -31,6 +31,8 @@ static const char *const wire_names[LTN_WIRE_METRICS] = {
     LTN_WIRE_TABLE(LTN_WIRE_NAME)
 #undef LTN_WIRE_NAME
 };
+
+static const struct ltn_otlp_str no_metric;
 
 static ltn_otlp_numbers_raw_fn on_numbers_raw;
 
@@ -117,7 +119,7 @@ static int on_number(void *ctx, const struct ltn_otlp_group *g, const struct ltn
     bool expose = true;
     int rc = begin_point(d, g, m);
     if (rc == 0 && d->resource != NULL)
-        rc = ltn_decode_agent_number(d, p, &expose);
+        rc = ltn_decode_agent_number(d, m, p, &expose);
     return rc == 0 && expose ? ltn_decode_number(d, g, m, p) : rc;
 }
 
@@ -198,8 +200,7 @@ static int on_log(void *ctx, const struct ltn_otlp_group *g, const struct ltn_ot
     if (rc != 0)
         return rc;
     if (i->id[0] == '\0') {
-        d->result->rejected++;
-        d->result->message = "incident without lanterne.incident.id";
+        ltn_decode_reject(d, no_metric, "incident without lanterne.incident.id");
         return 0;
     }
     i->node = d->resource->node;
@@ -213,6 +214,22 @@ static int on_log(void *ctx, const struct ltn_otlp_group *g, const struct ltn_ot
 }
 
 /* ---- requests ---- */
+
+/* One is told, the first. */
+static void note_rejection(struct ltn_decode_result *ret, struct ltn_otlp_str metric,
+                           const char *why)
+{
+    if (ret->message == NULL) {
+        ret->message = why;
+        ltn_text_clean(ret->metric, sizeof(ret->metric), metric.p, metric.n);
+    }
+}
+
+void ltn_decode_reject(struct ltn_decoder *d, struct ltn_otlp_str metric, const char *why)
+{
+    d->result->rejected++;
+    note_rejection(d->result, metric, why);
+}
 
 static int begin(struct ltn_decoder *d, uint64_t received_ns, struct ltn_decode_result *ret)
 {
@@ -255,8 +272,8 @@ static int finish(struct ltn_decoder *d, int rc, const struct ltn_otlp_counts *c
         return rc;
     }
     for (size_t i = 0; i < LTN_OTLP_REJECT_KINDS; i++)
-        if (counts->by_reason[i] > 0 && ret->message == NULL)
-            ret->message = ltn_otlp_reject_str((enum ltn_otlp_reject)i);
+        if (counts->by_reason[i] > 0)
+            note_rejection(ret, counts->metric, ltn_otlp_reject_str((enum ltn_otlp_reject)i));
     ret->accepted = counts->records - ret->rejected;
     ret->rejected += counts->rejected;
     return 0;

@@ -21,7 +21,8 @@ struct ltn_decode_result {
     uint64_t rejected;
     uint64_t unexposed;        /* accepted points without a usable name, value or room */
     size_t samples;            /* values of series taken */
-    const char *message;       /* why something was rejected; static; NULL when nothing was */
+    const char *message;       /* why the first was rejected; static; NULL when none was */
+    char metric[96];           /* and of what metric; "" when that says nothing */
     struct ltn_update *update; /* the caller's */
 };
 

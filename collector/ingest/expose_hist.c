@@ -91,8 +91,7 @@ static int resolve(struct ltn_decoder *d, const struct ltn_otlp_group *g,
     if (d->resource != NULL) /* an agent of another version: the table counts it */
         d->result->unexposed++;
     else
-        ltn_decode_reject(d, rc == -EINVAL ? "metric has another type here, or a reserved name"
-                                           : "too many metrics");
+        ltn_decode_reject(d, m->name, rc == -EINVAL ? LTN_REJECT_TYPE : LTN_REJECT_FAMILIES);
     return 0;
 }
 
@@ -106,7 +105,7 @@ static int begin(struct ltn_decoder *d, const struct ltn_otlp_group *g,
     ltn_series_ref ref;
     *ret = NULL;
     if (ltn_decode_untimely(m)) {
-        ltn_decode_reject(d, "histogram without a temporality");
+        ltn_decode_reject(d, m->name, "histogram without a temporality");
         return 0;
     }
     int rc = resolve(d, g, m, p, &ref);
@@ -144,7 +143,7 @@ int ltn_decode_histogram(struct ltn_decoder *d, const struct ltn_otlp_group *g,
     struct ltn_staged_hist *o;
     bool failed = false;
     if (p->bound_n > LTN_HIST_BOUNDS_MAX) {
-        ltn_decode_reject(d, "too many buckets");
+        ltn_decode_reject(d, m->name, "more than " LTN_STRING(LTN_HIST_BOUNDS_MAX) " bounds");
         return 0;
     }
     int rc = begin(d, g, m, &p->point, &o);
@@ -194,7 +193,7 @@ int ltn_decode_summary(struct ltn_decoder *d, const struct ltn_otlp_group *g,
     struct ltn_staged_hist *o;
     bool failed = false;
     if (p->n > LTN_HIST_QUANTILES_MAX) {
-        ltn_decode_reject(d, "too many quantiles");
+        ltn_decode_reject(d, m->name, "more than " LTN_STRING(LTN_HIST_QUANTILES_MAX) " quantiles");
         return 0;
     }
     int rc = begin(d, g, m, &p->point, &o);

@@ -142,6 +142,15 @@ static bool is_json(const struct ltn_http_request *req)
     return strcmp(ltn_http_content_type(req), "application/json") == 0;
 }
 
+/* Why something was rejected, of what metric; NULL when nothing was. */
+static const char *rejection(const struct ltn_decode_result *result, char *text, size_t size)
+{
+    if (result->message == NULL || result->metric[0] == '\0')
+        return result->message;
+    (void)snprintf(text, size, "%s: %s", result->metric, result->message);
+    return text;
+}
+
 /* The answer has the media type of the request. */
 static void acknowledge(const struct ltn_ingest_request *r, const char *verdict)
 {
@@ -149,10 +158,11 @@ static void acknowledge(const struct ltn_ingest_request *r, const char *verdict)
     struct ltn_buf body;
     struct ltn_http_field fields[1] = {{"lanterne-verdict", verdict}};
     size_t field_count = verdict != NULL ? 1 : 0;
+    char text[256];
+    const char *message = rejection(&r->result, text, sizeof(text));
     ltn_buf_init(&body, 4096);
-    int rc = is_json(req)
-                 ? ltn_otlp_response_json(&body, r->signal, r->result.rejected, r->result.message)
-                 : ltn_otlp_response_write(&body, r->result.rejected, r->result.message);
+    int rc = is_json(req) ? ltn_otlp_response_json(&body, r->signal, r->result.rejected, message)
+                          : ltn_otlp_response_write(&body, r->result.rejected, message);
     if (rc != 0) {
         ltn_http_reply_error(req, LTN_ERR_INTERNAL, NULL, 0);
     } else if (ltn_http_is_grpc(req)) {

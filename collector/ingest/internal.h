@@ -108,12 +108,11 @@ struct ltn_decoder {
     char help[200];
 };
 
-/* Rejects the point at work with a static text. */
-static inline void ltn_decode_reject(struct ltn_decoder *d, const char *why)
-{
-    d->result->rejected++;
-    d->result->message = why;
-}
+#define LTN_REJECT_TYPE     "another type is known here, or the name is reserved"
+#define LTN_REJECT_FAMILIES "beyond " LTN_STRING(LTN_SERIES_FAMILIES) " metrics"
+
+/* Rejects the point or record at work with a static text; metric: whose it is, empty for none. */
+void ltn_decode_reject(struct ltn_decoder *d, struct ltn_otlp_str metric, const char *why);
 
 /* True when a sum or histogram does not say its temporality. */
 static inline bool ltn_decode_untimely(const struct ltn_otlp_metric *m)
@@ -132,8 +131,8 @@ int ltn_decode_check_cluster(const struct ltn_decoder *d,
 
 /* apply.c: takes a point of an agent's metric in. *ret_expose says whether it is also a series. 0
  * or LTN_ERR_TOO_LARGE. */
-int ltn_decode_agent_number(struct ltn_decoder *d, const struct ltn_otlp_number *p,
-                            bool *ret_expose) ltn_must_check;
+int ltn_decode_agent_number(struct ltn_decoder *d, const struct ltn_otlp_metric *m,
+                            const struct ltn_otlp_number *p, bool *ret_expose) ltn_must_check;
 int ltn_decode_agent_histogram(struct ltn_decoder *d,
                                const struct ltn_otlp_exp_histogram *p) ltn_must_check;
 

@@ -152,8 +152,8 @@ int ltn_decode_log(struct ltn_decoder *d, const struct ltn_otlp_group *g,
 {
     struct ltn_update *u = d->u;
     if (u->log_count >= LOGS_MAX) {
-        d->result->rejected++;
-        d->result->message = "more than 65,536 log records in one request";
+        ltn_decode_reject(d, (struct ltn_otlp_str){NULL, 0},
+                          "more than 65,536 log records in one request");
         return 0;
     }
     struct ltn_update_log *o = ltn_arena_calloc(&u->arena, 1, sizeof(*o));

@@ -169,16 +169,16 @@ int ltn_decode_numbers_raw(struct ltn_decoder *d, const struct ltn_otlp_metric *
 }
 
 /* The series could not be had. */
-static int refused(struct ltn_decoder *d, int rc)
+static int refused(struct ltn_decoder *d, const struct ltn_otlp_metric *m, int rc)
 {
     if (rc == -ENOMEM)
         return rc;
     if (d->resource != NULL) /* an agent of another version: the table counts it */
         d->result->unexposed++;
     else if (rc == -EINVAL)
-        ltn_decode_reject(d, "metric has another type here, or a reserved name");
+        ltn_decode_reject(d, m->name, LTN_REJECT_TYPE);
     else
-        ltn_decode_reject(d, "too many metrics");
+        ltn_decode_reject(d, m->name, LTN_REJECT_FAMILIES);
     return 0;
 }
 
@@ -188,11 +188,11 @@ int ltn_decode_number(struct ltn_decoder *d, const struct ltn_otlp_group *g,
     struct ltn_series_key key = key_of(d, p);
     ltn_series_ref ref = 0;
     if (ltn_decode_untimely(m)) {
-        ltn_decode_reject(d, "sum without a temporality");
+        ltn_decode_reject(d, m->name, "sum without a temporality");
         return 0;
     }
     if (is_counter(m) && is_nan(p)) {
-        ltn_decode_reject(d, "counter that is not a number");
+        ltn_decode_reject(d, m->name, "counter that is not a number");
         return 0;
     }
     if (d->resource != NULL && key.b != 0 && !is_empty(p) && (ref = ltn_decode_find(d, key)) != 0)
@@ -217,5 +217,5 @@ int ltn_decode_number(struct ltn_decoder *d, const struct ltn_otlp_group *g,
                                          .scope_labels = ltn_buf_str(&d->scope),
                                          .labels = ltn_buf_str(&d->labels)};
     int rc = ltn_decode_resolve(d, &desc, key, &ref);
-    return rc == 0 ? stage(d, m, p, ref) : refused(d, rc);
+    return rc == 0 ? stage(d, m, p, ref) : refused(d, m, rc);
 }

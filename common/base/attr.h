@@ -8,6 +8,10 @@
 
 #define LTN_ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
+/* The text of a macro's value. */
+#define LTN_STRING_OF(x) #x
+#define LTN_STRING(x)    LTN_STRING_OF(x)
+
 #define LTN_NS_PER_S  1000000000ULL
 #define LTN_NS_PER_MS 1000000ULL
 #define LTN_NS_PER_US 1000ULL

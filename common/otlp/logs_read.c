@@ -96,7 +96,7 @@ static int read_record(struct ltn_otlp_reader *r, struct ltn_pb_cur c, void *arg
         reject = strindex ? LTN_OTLP_REJECT_STRINDEX : r->point.reject;
     }
     if (reject >= 0) {
-        ltn_otlp_count_reject(r, reject);
+        ltn_otlp_count_reject(r, reject, (struct ltn_otlp_str){NULL, 0});
         return 0;
     }
     log.attrs = ltn_otlp_attrs_view(&r->point);

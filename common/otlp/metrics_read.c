@@ -18,13 +18,14 @@ struct metric_read {
 };
 
 /* Ends a point: true when it may go to its callback. */
-static bool point_accept(struct ltn_otlp_reader *r, struct ltn_otlp_point *p, int reject)
+static bool point_accept(const struct metric_read *m, struct ltn_otlp_point *p, int reject)
 {
+    struct ltn_otlp_reader *r = m->r;
     if (r->point.reject >= 0) {
         reject = r->point.reject;
     }
     if (reject >= 0) {
-        ltn_otlp_count_reject(r, reject);
+        ltn_otlp_count_reject(r, reject, m->metric.name);
         return false;
     }
     p->attrs = ltn_otlp_attrs_view(&r->point);
@@ -77,7 +78,7 @@ static int read_number(struct metric_read *m, struct ltn_pb_cur *c, struct ltn_o
             break;
         }
     }
-    if (rc < 0 || !point_accept(r, &n.point, -1)) {
+    if (rc < 0 || !point_accept(m, &n.point, -1)) {
         return rc;
     }
     n.point.raw = raw;
@@ -181,7 +182,7 @@ static int read_histogram(struct metric_read *m, struct ltn_pb_cur *c)
     }
     h.bucket_counts = r->positive;
     h.bounds = r->bounds;
-    if (!point_accept(r, &h.point, reject)) {
+    if (!point_accept(m, &h.point, reject)) {
         return 0;
     }
     return m->sink->on_histogram(m->sink->ctx, &r->group, &m->metric, &h);
@@ -287,7 +288,7 @@ static int read_exp_histogram(struct metric_read *m, struct ltn_pb_cur *c)
             return rc;
         }
     }
-    if (rc < 0 || !point_accept(r, &h.point, reject >= 0 ? reject : exp_check(r, &h))) {
+    if (rc < 0 || !point_accept(m, &h.point, reject >= 0 ? reject : exp_check(r, &h))) {
         return rc;
     }
     return m->sink->on_exp_histogram(m->sink->ctx, &r->group, &m->metric, &h);
@@ -299,7 +300,7 @@ static int read_summary(struct metric_read *m, struct ltn_pb_cur *c)
     struct ltn_otlp_summary s;
     int reject = -1;
     int rc = ltn_otlp_summary_read(r, c, &s, &reject);
-    if (rc < 0 || !point_accept(r, &s.point, reject)) {
+    if (rc < 0 || !point_accept(m, &s.point, reject)) {
         return rc;
     }
     return m->sink->on_summary(m->sink->ctx, &r->group, &m->metric, &s);
@@ -319,7 +320,7 @@ static int read_points(struct metric_read *m, struct ltn_pb_cur c)
             return rc;
         }
         if (m->reject >= 0) {
-            ltn_otlp_count_reject(m->r, m->reject);
+            ltn_otlp_count_reject(m->r, m->reject, m->metric.name);
         } else if (m->metric.kind == LTN_OTLP_HISTOGRAM) {
             rc = read_histogram(m, &sub);
         } else if (m->metric.kind == LTN_OTLP_EXP_HISTOGRAM) {

@@ -67,7 +67,7 @@ int ltn_otlp_group_reject(const struct ltn_otlp_reader *r);
 /* Counts one more group, or one more record, as it begins; LTN_ERR_COUNT at the limit. */
 int ltn_otlp_count_group(struct ltn_otlp_reader *r) ltn_must_check;
 int ltn_otlp_count_record(struct ltn_otlp_reader *r) ltn_must_check;
-void ltn_otlp_count_reject(struct ltn_otlp_reader *r, int why);
+void ltn_otlp_count_reject(struct ltn_otlp_reader *r, int why, struct ltn_otlp_str metric);
 
 static inline void ltn_otlp_attrs_reset(struct ltn_otlp_attr_set *set)
 {

@@ -93,8 +93,11 @@ int ltn_otlp_count_record(struct ltn_otlp_reader *r)
     return 0;
 }
 
-void ltn_otlp_count_reject(struct ltn_otlp_reader *r, int why)
+void ltn_otlp_count_reject(struct ltn_otlp_reader *r, int why, struct ltn_otlp_str metric)
 {
+    if (r->counts->rejected == 0) {
+        r->counts->metric = metric;
+    }
     r->counts->rejected++;
     r->counts->by_reason[why]++;
 }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/attr.h"
+#include "otlp/model.h"
 
 /* Ceilings per request. The first three refuse the request (LTN_ERR_DEPTH, LTN_ERR_COUNT), the
  * others reject the point or record that exceeds them and count it. */
@@ -20,19 +21,21 @@ struct ltn_otlp_limits {
     uint32_t max_buckets; /* buckets of one histogram point, both signs; at most 1048576 */
 };
 
+#define LTN_OTLP_ATTRS_USUAL   128
+#define LTN_OTLP_BUCKETS_USUAL 16384
 #define LTN_OTLP_LIMITS_DEFAULT                                                                    \
     {                                                                                              \
-        .max_depth = 32, .max_records = 1000000, .max_groups = 1000000, .max_attrs = 128,          \
-        .max_buckets = 16384                                                                       \
+        .max_depth = 32, .max_records = 1000000, .max_groups = 1000000,                            \
+        .max_attrs = LTN_OTLP_ATTRS_USUAL, .max_buckets = LTN_OTLP_BUCKETS_USUAL                   \
     }
 
 /* Why a point or record was rejected while its request was accepted. */
 #define LTN_OTLP_REJECT_TABLE(X)                                                                   \
-    X(ATTRS, "too many attributes")                                                                \
+    X(ATTRS, "more than " LTN_STRING(LTN_OTLP_ATTRS_USUAL) " attributes")                          \
     X(STRINDEX, "attribute refers to a string table")                                              \
     X(NAME, "metric without a name")                                                               \
     X(KIND, "metric kind not supported")                                                           \
-    X(BUCKETS, "too many buckets")                                                                 \
+    X(BUCKETS, "more than " LTN_STRING(LTN_OTLP_BUCKETS_USUAL) " buckets")                         \
     X(RANGE, "histogram bounds, scale or offset out of range")
 
 enum ltn_otlp_reject {
@@ -49,7 +52,8 @@ struct ltn_otlp_counts {
     uint64_t records;  /* points or records handed to callbacks */
     uint64_t rejected; /* sum of by_reason; for partial_success */
     uint64_t by_reason[LTN_OTLP_REJECT_KINDS];
-    uint64_t groups; /* resources, scopes and metrics seen */
+    struct ltn_otlp_str metric; /* of the first point rejected; in the request's bytes */
+    uint64_t groups;            /* resources, scopes and metrics seen */
 };
 
 struct ltn_otlp_reader;

@@ -24,7 +24,7 @@
 static void set_defaults(struct ltn_series_opts *o)
 {
     if (o->max_families == 0)
-        o->max_families = 5000;
+        o->max_families = LTN_SERIES_FAMILIES;
     if (o->max_per_family == 0)
         o->max_per_family = 2000;
     if (o->max_series == 0)

@@ -30,8 +30,10 @@
 
 struct ltn_series;
 
+#define LTN_SERIES_FAMILIES 5000
+
 struct ltn_series_opts {
-    size_t max_families;   /* 0: 5000 */
+    size_t max_families;   /* 0: LTN_SERIES_FAMILIES */
     size_t max_per_family; /* 0: 2000 */
     size_t max_series;     /* 0: 200000; at most 16 million */
     uint64_t expire_ns;    /* series not set for so long vanish; 0: 5 min; whole seconds */

@@ -176,6 +176,24 @@ def test_compressed_requests(collector):
     assert cu.op_counts(collector.db) == job.launches()
 
 
+def test_a_rejection_names_metric_and_limit(procs, tmp_path):
+    """The first of several, in words that a developer can act on."""
+    collector = cu.Collector(procs, tmp_path).start()
+    wide = {f"a{i}": i for i in range(129)}
+    reserved = "lanterne.straggler: another type is known here, or the name is reserved"
+    for name, attrs, more, said in (("wide", wide, 0, "wide: more than 128 attributes"),
+                                    ("wi\x1bde", wide, 0, "wi?de: more than 128 attributes"),
+                                    ("lanterne.straggler", {}, 2, reserved)):
+        q = cu.Request(1_700_000_000 * cu.SECOND, cu.SECOND)
+        q.resource(service__name="web")
+        q.gauge("fine", "", 1.0)
+        q.gauge(name, "", 1.0, **attrs)
+        for i in range(more):
+            q.gauge("lanterne.straggler", "", 1.0, rank=str(i))
+        status, _, body = collector.post("/v1/metrics", q.bytes())
+        assert (status, cu.partial(body)) == (200, (1 + more, said))
+
+
 def test_foreign_clients_are_exposed_within_limits(procs, tmp_path):
     collector = cu.Collector(procs, tmp_path, "--limits-series-per-metric", "10").start()
     q = cu.Request(1_700_000_000 * cu.SECOND, cu.SECOND)
@@ -188,7 +206,7 @@ def test_foreign_clients_are_exposed_within_limits(procs, tmp_path):
     q.duration("latency", [1, 2], 0, 0, 3.0)
     q.gauge("lanterne.straggler", "", 1.0, rank="9")
     status, _, body = collector.post("/v1/metrics", q.bytes())
-    assert (status, cu.partial(body)) == (200, (1, "metric has another type here, or a reserved name"))
+    assert (status, cu.partial(body)) == (200, (1, "lanterne.straggler: another type is known here, or the name is reserved"))
     _, headers, text = harness.http_get(collector.url("/metrics"))
     text = text.decode()
     assert headers.get("Content-Type", headers.get("content-type")).startswith("text/plain; version=0.0.4")
