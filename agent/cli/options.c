@@ -447,11 +447,15 @@ int ltn_agent_options_load(struct ltn_agent_options *o, const char *summary, int
     } else if (args.dump_config) {
         code = print_config(o);
     } else if (args.check_config) {
+        (void)printf("configuration is fine\n");
         code = LTN_EXIT_OK;
     } else if (use_host_name(o) < 0) {
         (void)fprintf(stderr, "lanterne %s: this host has no name; give one with --node\n",
                       argv[0]);
         code = LTN_EXIT_CANNOT;
+    }
+    if (rc == 0 && args.hint[0] != '\0') {
+        (void)fprintf(stderr, "lanterne %s: %s\n", argv[0], args.hint);
     }
     ltn_conf_args_done(&args);
     if (code < 0) {

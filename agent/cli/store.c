@@ -52,6 +52,12 @@ static int make_folder(const char *path, const struct ltn_invoker *who, struct l
                            ltn_err_str(rc));
 }
 
+static void say(void *ctx, const char *text)
+{
+    (void)ctx;
+    ltn_log_info("%s", text);
+}
+
 int ltn_store_open(const struct ltn_agent_options *o, bool service,
                    const struct ltn_record_encoder *encoder, struct ltn_record **ret,
                    struct ltn_errinfo *info)
@@ -75,6 +81,7 @@ int ltn_store_open(const struct ltn_agent_options *o, bool service,
         .uid = who.uid,
         .gid = who.gid,
         .record_calls = true,
+        .waits = say,
         .encoder = encoder,
     };
     struct ltn_record *r = NULL;

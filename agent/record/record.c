@@ -862,6 +862,7 @@ int ltn_record_open(const struct ltn_record_opts *opts, struct ltn_record **ret_
     r->outbox_fd = -1;
     (void)pthread_mutex_init(&r->ack_lock, NULL);
     ltn_db_claim_init(&r->claim, LTN_RECORD_APPLICATION_ID, "agent", our_tables);
+    r->claim.waits = opts->waits;
     if (opts->lock_wait_ms != 0) {
         r->claim.lock_wait_ms = opts->lock_wait_ms;
     }

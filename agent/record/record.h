@@ -64,17 +64,18 @@ struct ltn_record_opts {
     uint64_t max_bytes; /* oldest rows go beyond this, raw calls first, incidents last; 0: no cap */
     bool own;           /* give the file to uid and gid (sudo) */
     unsigned uid, gid;
-    bool record_calls;         /* false: call batches are taken and counted as disabled */
-    bool sync_full;            /* survive power loss, not only a crash */
-    unsigned commit_ms;        /* longest wait of a row for its commit; 0: 250 */
-    unsigned lock_wait_ms;     /* for another writer to go, at open; 0: 15000 */
-    unsigned retry_ms;         /* pause after a failed write; 0: 5000 */
-    size_t max_queued_windows; /* 0: 64 */
-    size_t max_queued_batches; /* and stacks; 0: 4096 */
-    uint64_t max_queued_bytes; /* per channel; 0: 64 MiB */
-    const struct ltn_record_encoder *encoder; /* NULL: nothing is pushed; copied */
-    uint64_t outbox_max_bytes;                /* 0: 256 MiB */
-    uint64_t outbox_max_age_ns;               /* 0: 24 h */
+    bool record_calls;     /* false: call batches are taken and counted as disabled */
+    bool sync_full;        /* survive power loss, not only a crash */
+    unsigned commit_ms;    /* longest wait of a row for its commit; 0: 250 */
+    unsigned lock_wait_ms; /* for another writer to go, at open; 0: 15000 */
+    void (*waits)(void *ctx, const char *text); /* told when that takes a second; may be NULL */
+    unsigned retry_ms;                          /* pause after a failed write; 0: 5000 */
+    size_t max_queued_windows;                  /* 0: 64 */
+    size_t max_queued_batches;                  /* and stacks; 0: 4096 */
+    uint64_t max_queued_bytes;                  /* per channel; 0: 64 MiB */
+    const struct ltn_record_encoder *encoder;   /* NULL: nothing is pushed; copied */
+    uint64_t outbox_max_bytes;                  /* 0: 256 MiB */
+    uint64_t outbox_max_age_ns;                 /* 0: 24 h */
 };
 
 /* Opens (or makes, or replaces when damaged) the database and brings its schema up to date. A file

@@ -60,6 +60,13 @@ int ltn_collector_check_alerts(const struct ltn_collector_alert_conf *c,
 struct ltn_access_conf;
 void ltn_collector_access_conf(const struct ltn_collector_conf *c, struct ltn_access_conf *ret);
 
+/* Whether the addresses have a form that can be listened on. In check.c, as the next. */
+int ltn_collector_check_addresses(const struct ltn_collector_conf *c,
+                                  struct ltn_errinfo *info) ltn_must_check;
+/* Whether the files that the configuration names (tokens, certificates, secrets) can be used. */
+int ltn_collector_check_files(const struct ltn_collector_conf *c,
+                              struct ltn_errinfo *info) ltn_must_check;
+
 /* The service: runs until SIGTERM or SIGINT. */
 int ltn_collector_run(const struct ltn_collector_conf *conf);
 

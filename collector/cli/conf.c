@@ -285,7 +285,7 @@ static int print_help(void)
             "API and metrics.\n\n"
             "  --config FILE         YAML file; every flag below is also a key there and an\n"
             "                        environment variable LANTERNE_...\n"
-            "  --check-config        check the configuration and end\n"
+            "  --check-config        check the configuration and the files it names, and end\n"
             "  --dump-config         print the whole configuration and end\n"
             "  --version             print the version and end\n\n");
     return print_buf(&b, ltn_conf_help(&ltn_collector_conf_table, &b));
@@ -332,24 +332,32 @@ static int check_exposure(const struct ltn_collector_conf *c)
     return LTN_EXIT_USAGE;
 }
 
-static int check_access(const struct ltn_collector_conf *c)
+static int complain(int code, const struct ltn_errinfo *info)
+{
+    (void)fprintf(stderr, "lanterne-collector: %s\n", info->msg);
+    return code;
+}
+
+static int check(const struct ltn_collector_conf *c)
 {
     struct ltn_errinfo info = {0, ""};
     struct ltn_access_conf ac;
     ltn_collector_access_conf(c, &ac);
-    if (ltn_access_check(&ac, &info) == 0)
-        return LTN_EXIT_OK;
-    (void)fprintf(stderr, "lanterne-collector: %s\n", info.msg);
-    return LTN_EXIT_USAGE;
+    int rc = ltn_access_check(&ac, &info);
+    if (rc == 0)
+        rc = ltn_collector_check_addresses(c, &info);
+    if (rc == 0)
+        rc = ltn_collector_check_alerts(&c->alert, &info);
+    return rc == 0 ? check_exposure(c) : complain(LTN_EXIT_USAGE, &info);
 }
 
-static int check_alerts(const struct ltn_collector_conf *c)
+static int only_check(const struct ltn_collector_conf *c)
 {
     struct ltn_errinfo info = {0, ""};
-    if (ltn_collector_check_alerts(&c->alert, &info) == 0)
-        return LTN_EXIT_OK;
-    (void)fprintf(stderr, "lanterne-collector: %s\n", info.msg);
-    return LTN_EXIT_USAGE;
+    if (ltn_collector_check_files(c, &info) != 0)
+        return complain(LTN_EXIT_CANNOT, &info);
+    (void)printf("configuration is fine\n");
+    return LTN_EXIT_OK;
 }
 
 static int with_conf(struct ltn_collector_conf *conf, const struct ltn_conf_args *args)
@@ -366,20 +374,14 @@ static int with_conf(struct ltn_collector_conf *conf, const struct ltn_conf_args
             args->words[0]);
         return LTN_EXIT_USAGE;
     }
-    int rc = check_access(conf);
-    if (rc == LTN_EXIT_OK)
-        rc = check_exposure(conf);
-    if (rc == LTN_EXIT_OK)
-        rc = check_alerts(conf);
+    int rc = check(conf);
     if (rc != LTN_EXIT_OK)
         return rc;
+    if (args->hint[0] != '\0')
+        (void)fprintf(stderr, "lanterne-collector: %s\n", args->hint);
     if (args->dump_config)
         return dump(conf);
-    if (args->check_config) {
-        (void)printf("configuration is fine\n");
-        return LTN_EXIT_OK;
-    }
-    return ltn_collector_run(conf);
+    return args->check_config ? only_check(conf) : ltn_collector_run(conf);
 }
 
 int ltn_collector_main(int argc, char **argv)

@@ -444,6 +444,8 @@ int ltn_store_open(const struct ltn_store_opts *opts, struct ltn_store **ret,
     (void)pthread_mutex_init(&s->lock, NULL);
     ltn_map_init(&s->w.ids.map, LTN_IDS_MAX);
     ltn_db_claim_init(&s->claim, LTN_DB_COLLECTOR, "collector", ltn_store_tables);
+    s->claim.waits = opts->notice;
+    s->claim.waits_ctx = opts->notice_ctx;
     if (opts->lock_wait_ms != 0)
         s->claim.lock_wait_ms = opts->lock_wait_ms;
     int rc = ltn_copy_str(s->path, sizeof(s->path), opts->path != NULL ? opts->path : "")

@@ -29,8 +29,9 @@ struct ltn_store_opts {
     size_t queue_items;
     size_t queue_bytes;
     unsigned lock_wait_ms; /* for another writer to go, at open; 0: 15000 */
-    /* Says for the log what happened to the file while running (deleted, damaged, cannot be begun
-     * anew). On the writer thread; may be NULL. */
+    /* Says for the log that another writer is waited for, at open, and what happened to the file
+     * while running (deleted, damaged, cannot be begun anew). Then on the writer thread; may be
+     * NULL. */
     void (*notice)(void *ctx, const char *text);
     void *notice_ctx;
 };

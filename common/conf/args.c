@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Environment, command line, and all sources in order. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,8 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "conf/internal.h"
+
+#define LONG_WORD 6
 
 static const char *env_get(char *const *envp, const char *name)
 {
@@ -41,6 +44,57 @@ int ltn_conf_load_env(const struct ltn_conf_table *t, void *target, char *const 
         }
     }
     return 0;
+}
+
+/* The key's variable that comes nearest, and how far it is. */
+static unsigned nearest_variable(const struct ltn_conf_table *t, const char *name,
+                                 char ret_near[LTN_CONF_NAME_BYTES])
+{
+    unsigned least = UINT_MAX;
+    for (size_t i = 0; i < t->n; i++) {
+        char known[LTN_CONF_NAME_BYTES];
+        if ((t->keys[i].flags & LTN_CONF_FLAG_ONLY) != 0 ||
+            !ltn_conf_env_name(t, t->keys[i].key, known)) {
+            continue;
+        }
+        unsigned d = ltn_edit_distance(known, name);
+        if (d < least) {
+            least = d;
+            (void)ltn_copy_str(ret_near, LTN_CONF_NAME_BYTES, known);
+        }
+    }
+    return least;
+}
+
+/* A word of a few letters is soon near another one. */
+static bool is_slip(const char *word, unsigned distance)
+{
+    return distance > 0 && distance <= (strlen(word) < LONG_WORD ? 1 : 2);
+}
+
+void ltn_conf_env_hint(const struct ltn_conf_table *t, char *const *envp, char *out, size_t size)
+{
+    char prefix[LTN_CONF_NAME_BYTES];
+    out[0] = '\0';
+    if (!ltn_conf_env_name(t, "", prefix)) {
+        return;
+    }
+    size_t n = strlen(prefix);
+    for (; envp != NULL && *envp != NULL; envp++) {
+        char name[LTN_CONF_NAME_BYTES];
+        char near[LTN_CONF_NAME_BYTES];
+        size_t len = strcspn(*envp, "=");
+        if (strncmp(*envp, prefix, n) != 0 || len >= sizeof(name)) {
+            continue;
+        }
+        memcpy(name, *envp, len);
+        name[len] = '\0';
+        if (is_slip(name + n, nearest_variable(t, name, near))) {
+            (void)snprintf(out, size, "%s in the environment is no setting; did you mean %s?", name,
+                           near);
+            return;
+        }
+    }
 }
 
 /* ---- command line ---- */
@@ -328,6 +382,7 @@ int ltn_conf_load(const struct ltn_conf_table *t, void *target, const char *defa
     }
     args.config_file = config_file;
     if (!args.help && !args.version) {
+        ltn_conf_env_hint(t, environ, args.hint, sizeof(args.hint));
         rc = check_whole(t, target, info);
     }
     if (rc < 0) {

@@ -84,9 +84,13 @@ int ltn_conf_load_file(const struct ltn_conf_table *t, void *target, const char 
                        struct ltn_errinfo *info) ltn_must_check;
 
 /* Takes PREFIX<KEY> from envp ("NAME=value", NULL-terminated). Empty variables count as unset.
- * Variables that belong to no key are left alone: the cluster puts some of that prefix there. */
+ * Variables that belong to no key are left alone: the cluster puts some of that prefix there. One
+ * that differs from a key's in a letter or two is told by ltn_conf_env_hint. */
 int ltn_conf_load_env(const struct ltn_conf_table *t, void *target, char *const *envp,
                       struct ltn_errinfo *info) ltn_must_check;
+
+/* A sentence about the first variable that is nearly a key's, "" when there is none. */
+void ltn_conf_env_hint(const struct ltn_conf_table *t, char *const *envp, char *out, size_t size);
 
 /* What a command line asked for besides keys. Words that are no flags stay in order; "--" ends the
  * flags. Free with ltn_conf_args_done. */
@@ -95,6 +99,7 @@ struct ltn_conf_args {
     bool dump_config;
     bool check_config;
     bool version;
+    char hint[160]; /* ltn_conf_load: about a variable that looks like a slip of the pen; or "" */
     const char *config_file; /* --config or PREFIX_CONFIG; NULL when not given; borrowed */
     const char **words;      /* the array is owned, the texts are argv's */
     size_t word_count;

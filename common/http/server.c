@@ -448,24 +448,23 @@ static int listen_one(struct ltn_http_server *s, const struct addrinfo *ai, bool
     return 0;
 }
 
-static int split_address(const char *address, char *host, size_t host_size, uint16_t *ret_port)
+static int split_address(const char *address, char *host, size_t host_size, uint16_t *ret_port,
+                         struct ltn_errinfo *info)
 {
     const char *colon = strrchr(address, ':');
-    uint64_t port;
-    if (colon == NULL || !ltn_parse_u64(colon + 1, &port) || port > UINT16_MAX) {
-        return -EINVAL;
+    uint64_t port = 0;
+    bool number = colon != NULL && ltn_parse_u64(colon + 1, &port);
+    if (number && port > UINT16_MAX) {
+        return ltn_errinfo_set(info, -EINVAL, "'%s': ports go up to 65535", address);
     }
-    size_t n = (size_t)(colon - address);
-    if (n >= 2 && address[0] == '[' && address[n - 1] == ']') {
-        address++;
-        n -= 2;
-    } else if (memchr(address, ':', n) != NULL) {
-        return -EINVAL; /* IPv6 needs its brackets */
+    size_t n = number ? (size_t)(colon - address) : 0;
+    bool brackets = n >= 2 && address[0] == '[' && address[n - 1] == ']';
+    if (!number || (!brackets && memchr(address, ':', n) != NULL) || n >= host_size) {
+        return ltn_errinfo_set(info, -EINVAL,
+                               "'%s' is not of the form HOST:PORT (IPv6 in brackets)", address);
     }
-    if (n >= host_size) {
-        return -EINVAL;
-    }
-    memcpy(host, address, n);
+    n -= brackets ? 2 : 0;
+    memcpy(host, address + (brackets ? 1 : 0), n);
     host[n] = '\0';
     *ret_port = (uint16_t)port;
     return 0;
@@ -513,6 +512,13 @@ static int listen_any(struct ltn_http_server *s, uint16_t *port)
     return rc;
 }
 
+int ltn_http_address_check(const char *address, struct ltn_errinfo *info)
+{
+    char host[256];
+    uint16_t port;
+    return split_address(address, host, sizeof(host), &port, info);
+}
+
 int ltn_http_server_listen(struct ltn_http_server *s, const char *address, struct ltn_errinfo *info)
 {
     char host[256];
@@ -520,9 +526,9 @@ int ltn_http_server_listen(struct ltn_http_server *s, const char *address, struc
     if (s->port_count == LTN_MAX_LISTENERS) {
         return ltn_errinfo_set(info, -ENOSPC, "too many listen addresses");
     }
-    int rc = split_address(address, host, sizeof(host), &port);
+    int rc = split_address(address, host, sizeof(host), &port, info);
     if (rc != 0) {
-        return ltn_errinfo_set(info, rc, "'%s' is not of the form host:port", address);
+        return rc;
     }
     if (host[0] == '\0') {
         rc = listen_any(s, &port);

@@ -167,6 +167,10 @@ void ltn_http_server_free(struct ltn_http_server *s);
 /* Adds a route; before the first listen. 0, -EEXIST, -EINVAL, -ENOMEM. Loop thread. */
 int ltn_http_server_route(struct ltn_http_server *s, const struct ltn_http_route *r) ltn_must_check;
 
+/* Whether an address is of a form that ltn_http_server_listen takes; names are not looked up. 0 or
+ * -EINVAL with the reason. Any thread. */
+int ltn_http_address_check(const char *address, struct ltn_errinfo *info) ltn_must_check;
+
 /* Listens on "127.0.0.1:4317", "[::1]:4317", ":4317" (all addresses, both families) or
  * "localhost:0" (port chosen by the kernel). May be called several times. 0 or -errno, with the
  * reason in *info (may be NULL). Loop thread. */

@@ -22,6 +22,7 @@
 
 #define LOCK_WAIT_MS  15000
 #define LOCK_RETRY_MS 50
+#define LOCK_TELL_MS  1000
 
 static const char magic[16] = "SQLite format 3";
 
@@ -235,17 +236,32 @@ static bool lock_stands(const char *name, int fd)
            held.st_dev == found.st_dev && held.st_ino == found.st_ino;
 }
 
+static void tell_waiting(const struct ltn_db_claim *c, const char *path, long pid)
+{
+    char text[LTN_DB_PATH_BYTES + 128];
+    (void)snprintf(text, sizeof(text),
+                   "another %s (pid %ld) writes %s; waiting up to %u s for it to end", c->writer,
+                   pid, path, c->lock_wait_ms / 1000);
+    c->waits(c->waits_ctx, text);
+}
+
 /* One that was killed holds its lock until the kernel is through with it, which with many probes
  * takes seconds: who is started in its place waits for that. */
-static int wait_for_lock(int fd, unsigned wait_ms)
+static int wait_for_lock(int fd, const char *path, const struct ltn_db_claim *c)
 {
-    uint64_t until = ltn_now_mono_ns() + wait_ms * LTN_NS_PER_MS;
+    uint64_t begun = ltn_now_mono_ns(), until = begun + c->lock_wait_ms * LTN_NS_PER_MS;
+    bool told = false;
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK) {
             return -errno;
         }
-        if (ltn_now_mono_ns() >= until) {
+        uint64_t now = ltn_now_mono_ns();
+        if (now >= until) {
             return LTN_ERR_BUSY;
+        }
+        if (!told && c->waits != NULL && now - begun >= LOCK_TELL_MS * LTN_NS_PER_MS) {
+            told = true;
+            tell_waiting(c, path, read_holder(fd));
         }
         (void)nanosleep(&(struct timespec){.tv_nsec = LOCK_RETRY_MS * 1000000L}, NULL);
     }
@@ -267,7 +283,7 @@ static int take_lock(const char *path, const struct ltn_db_opts *opts, struct lt
     if (fd < 0) {
         return fd;
     }
-    int rc = wait_for_lock(fd, c->lock_wait_ms);
+    int rc = wait_for_lock(fd, path, c);
     if (rc < 0) {
         long pid = read_holder(fd);
         (void)close(fd);

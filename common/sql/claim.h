@@ -21,9 +21,12 @@ struct ltn_db_claim {
      * ends with NULL. Static storage. */
     const char *const *tables;
     unsigned lock_wait_ms; /* how long another writer may take to go; init: 15000 */
-    int lock_fd;           /* -1: not held */
-    bool known;            /* dev and ino are of a file that is ours whatever its content */
-    uint64_t dev, ino;     /* valid for the next open only */
+    /* Told once when that takes a second; NULL: not told. */
+    void (*waits)(void *ctx, const char *text);
+    void *waits_ctx;
+    int lock_fd;       /* -1: not held */
+    bool known;        /* dev and ino are of a file that is ours whatever its content */
+    uint64_t dev, ino; /* valid for the next open only */
 };
 
 void ltn_db_claim_init(struct ltn_db_claim *c, uint32_t application_id, const char *writer,

@@ -313,11 +313,29 @@ def test_configuration(tmp_path):
     assert r.returncode == 0 and "7s" in r.stdout and "127.0.0.1:1" in r.stdout
     assert run("--config", str(conf), "--check-config").returncode == 0
     assert run("--config", str(conf), "--window", "soon").returncode == 2
+    for address, why in (("127.0.0.1:99999", "65535"), ("::1:4317", "brackets"), ("127.0.0.1", "HOST:PORT"), ("[::1]:x", "HOST:PORT")):
+        r = run("--otlp-listen", address, "--insecure-no-token", "--check-config")
+        assert r.returncode == 2 and why in r.stderr and address in r.stderr, r.stderr
+    r = run("--token-file", str(tmp_path / "none"), "--check-config")
+    assert r.returncode == 3 and "none: No such file" in r.stderr
+    r = run("--alert-webhook", "@/nowhere/url", "--check-config")
+    assert r.returncode == 3 and "/nowhere/url" in r.stderr
+    r = run("--check-config", env={"LANTERNE_OTLP_LISTN": "x"})
+    assert r.returncode == 0 and "did you mean LANTERNE_OTLP_LISTEN?" in r.stderr
     assert run("frobnicate").returncode == 2
     assert run("--help").returncode == 0 and "--otlp-listen" in run("--help").stdout
     assert "lanterne-collector" in run("--version").stdout
     r = run("status", "--url", f"http://127.0.0.1:{harness.free_port()}")
     assert r.returncode == 3 and r.stderr
+
+
+def test_a_second_one_says_whom_it_waits_for(procs, tmp_path):
+    first = cu.Collector(procs, tmp_path).start()
+    second = procs.start(harness.program("lanterne-collector"), "--otlp-listen", "127.0.0.1:0", "--api-listen", "127.0.0.1:0",
+                         "--db", first.db)
+    second.wait_log(rf"another collector \(pid {first.process.pid}\) writes")
+    assert first.process.stop() == 0
+    second.wait_log("ready:")
 
 
 def test_it_says_why_it_cannot_start(collector, tmp_path):

@@ -256,6 +256,36 @@ static void later_sources_win(void **state)
     (void)unlink(path);
 }
 
+static void slips_of_the_pen_are_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *variable, *means;
+    } cases[] = {
+        {"LANTERNE_DEADBND=1", "LANTERNE_DEADBAND"},
+        {"LANTERNE_DAEDBAND=1", "LANTERNE_DEADBAND"},
+        {"LANTERNE_WORKER=", "LANTERNE_WORKERS"},
+        {"LANTERNE_DEADBAND=1", NULL},
+        {"LANTERNE_COLLECTOR_PORT=tcp://10.0.0.1:4317", NULL}, /* the cluster's */
+        {"LANTERNE_COLLECTOR_SERVICE_HOST=10.0.0.1", NULL},
+        {"LANTERNE_=1", NULL},
+        {"LANTERN_DEADBAND=1", NULL},
+        {"LANTERNE_DEADBND_THAT_IS_MUCH_TOO_LONG_FOR_ANY_NAME_OF_A_KEY_OF_THIS_PROGRAM_OR_OF_ANY_OT"
+         "HER_PROGRAM_THAT_I_HAVE_SEEN=1",
+         NULL},
+    };
+    for (size_t i = 0; i < LTN_ARRAY_SIZE(cases); i++) {
+        char *env[] = {(char[]){"PATH=/bin"}, (char *)(uintptr_t)cases[i].variable, NULL};
+        char hint[160];
+        ltn_conf_env_hint(&table, env, hint, sizeof(hint));
+        if (cases[i].means == NULL) {
+            assert_string_equal(hint, "");
+        } else {
+            assert_non_null(strstr(hint, cases[i].means));
+        }
+    }
+}
+
 static void dump_reads_back(void **state)
 {
     (void)state;
@@ -342,10 +372,15 @@ static void commands_are_found(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_set),        cmocka_unit_test(yaml_nested_dotted_and_lists),
-        cmocka_unit_test(yaml_mistakes_are_named), cmocka_unit_test(yaml_limits),
-        cmocka_unit_test(flags_of_every_form),     cmocka_unit_test(later_sources_win),
-        cmocka_unit_test(dump_reads_back),         cmocka_unit_test(secrets_come_from_files_only),
+        cmocka_unit_test(defaults_are_set),
+        cmocka_unit_test(yaml_nested_dotted_and_lists),
+        cmocka_unit_test(yaml_mistakes_are_named),
+        cmocka_unit_test(yaml_limits),
+        cmocka_unit_test(flags_of_every_form),
+        cmocka_unit_test(later_sources_win),
+        cmocka_unit_test(slips_of_the_pen_are_told),
+        cmocka_unit_test(dump_reads_back),
+        cmocka_unit_test(secrets_come_from_files_only),
         cmocka_unit_test(commands_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
