@@ -1,19 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients of MCP: raw JSON-RPC over HTTP and stdio, and the official one (Node, installed with a lock)."""
 
-import fcntl
-import functools
 import http.client
 import json
-import os
-import shutil
 import subprocess
 
-import pytest
+import node_util
 
-import harness
-
-CLIENT_DIR = os.path.join(harness.SOURCE_DIR, "tests", "e2e", "mcp_client")
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {}}
 
@@ -63,47 +56,9 @@ def rows(table):
     return [dict(zip(table["columns"], r)) for r in table["rows"]]
 
 
-@functools.lru_cache(maxsize=None)
-def _client_folder():
-    """The build folder with the official client in it; a text instead when it cannot be had."""
-    with open(os.path.join(harness.BUILD_DIR, "mcp_client.lock"), "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # files that run beside each other share it
-        return _install_client()
-
-
-def _install_client():
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        return None, "needs node and npm"
-    folder = os.path.join(harness.BUILD_DIR, "mcp_client")
-    os.makedirs(folder, exist_ok=True)
-    lock = os.path.join(CLIENT_DIR, "package-lock.json")
-    stamp = os.path.join(folder, "installed-lock.json")
-    shutil.copy(os.path.join(harness.SOURCE_DIR, "tests", "e2e", "mcp_client.mjs"), folder)
-    with open(lock, "rb") as f:
-        wanted = f.read()
-    if os.path.exists(stamp):
-        with open(stamp, "rb") as f:
-            if f.read() == wanted:
-                return folder, None
-    for name in ("package.json", "package-lock.json"):
-        shutil.copy(os.path.join(CLIENT_DIR, name), folder)
-    try:
-        got = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund",
-                              "--fetch-retries=1", "--fetch-timeout=20000"], cwd=folder,
-                             capture_output=True, text=True, timeout=240, check=False)
-    except subprocess.TimeoutExpired:
-        return None, "the official MCP client cannot be installed: npm does not answer"
-    if got.returncode != 0:
-        return None, "the official MCP client cannot be installed: " + got.stderr.strip()[-300:]
-    shutil.copy(lock, stamp)
-    return folder, None
-
-
 def official(transport, calls=(), prompts=()):
     """One session of the official client; skips the test, loudly, where it cannot be installed."""
-    folder, reason = _client_folder()
-    if folder is None:
-        pytest.skip(reason)
+    folder = node_util.require_client("mcp_client", "mcp_client.mjs")
     want = {"transport": transport, "calls": list(calls), "prompts": list(prompts)}
     got = subprocess.run(["node", "mcp_client.mjs"], cwd=folder, input=json.dumps(want),
                          capture_output=True, text=True, timeout=120, check=False)

@@ -258,7 +258,7 @@ def test_ruby_grpc(collector):
     if shutil.which("ruby") is None or subprocess.run(["ruby", "-e", "require 'grpc'"], capture_output=True,
                                                       check=False).returncode:
         pytest.skip("needs ruby with grpc (Debian: ruby-grpc)")
-    script = os.path.join(oc.SOURCE, "otlp_client.rb")
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "otlp_clients", "otlp_client.rb")
     for path, body in ((cu.GRPC_LOGS, log_request("ruby", ["caf\u00e9", ""])),
                        (cu.GRPC_METRICS, gauge_request("ruby", [3.25]))):
         got = subprocess.run(["ruby", script, f"127.0.0.1:{collector.port}", path, "3"], input=body,
