@@ -52,10 +52,9 @@ static int make_room(struct ltn_buf *b, size_t n)
     if (need <= b->size) {
         return 0;
     }
-    size_t size = b->size < 64 ? 64 : b->size;
-    while (size < need) {
-        size += size / 2;
-    }
+    size_t size = b->size + b->size / 2;
+    size = size > need ? size : need;
+    size = size > 64 ? size : 64;
     if (size > b->max_bytes + 1) {
         size = b->max_bytes + 1;
     }

@@ -196,6 +196,7 @@ static bool admit_route(struct ltn_http_request *rq)
     bool open = m == ROUTE_FOUND && (rq->route->r.flags & LTN_ROUTE_NO_AUTH) != 0;
     rq->status_body = m == ROUTE_FOUND ? (rq->route->r.flags & LTN_ROUTE_STATUS_BODY) != 0
                                        : strstr(rq->content_type, "protobuf") != NULL;
+    rq->may_gzip = m == ROUTE_FOUND && (rq->route->r.flags & LTN_ROUTE_GZIP) != 0;
     if (s->conf.authorize != NULL && !open) {
         int rc = s->conf.authorize(s->conf.authorize_arg, rq, &rq->tag);
         if (rc != 0) {
@@ -292,25 +293,27 @@ static void drop_stream(struct conn *c, int32_t id, uint32_t code)
     }
 }
 
-static bool turns_away(void *arg, int32_t id, const struct ltn_head *head)
+static void head_came(struct conn *c)
 {
-    struct conn *c = arg;
-    if (!ltn_overload_turns_away(c, id, head)) {
-        return false;
-    }
     c->head_ns = 0;
     c->active_ns = ltn_loop_now_ns(c->server->loop);
     LTN_COUNT(c->server, requests);
-    return true;
+}
+
+static bool turns_away(void *arg, int32_t id, const struct ltn_head *head)
+{
+    bool away = ltn_overload_turns_away(arg, id, head);
+    if (away) {
+        head_came(arg);
+    }
+    return away;
 }
 
 static void *on_head(void *arg, int32_t id, struct ltn_head *head, bool body)
 {
     struct conn *c = arg;
     struct ltn_http_server *s = c->server;
-    c->head_ns = 0;
-    c->active_ns = ltn_loop_now_ns(s->loop);
-    LTN_COUNT(s, requests);
+    head_came(c);
     if (c->in_handlers >= s->conf.h2_max_streams) {
         /* Streams taken back still count while their work goes on. */
         LTN_COUNT(s, refused_streams);

@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 
-#define AHEAD_BYTES ((size_t)64 << 10) /* of a message are made room for before they come */
+#define AHEAD 8 /* times what came first of a message there is room at once, not more */
 
 void ltn_grpc_frame_init(struct ltn_grpc_frame *f, size_t max_message_bytes)
 {
@@ -49,7 +49,7 @@ int ltn_grpc_frame_feed(struct ltn_grpc_frame *f, const uint8_t *p, size_t n, si
     size_t missing = f->declared - f->message.len;
     size_t part = n - pos < missing ? n - pos : missing;
     if (part > 0) {
-        size_t soon = missing < AHEAD_BYTES ? missing : AHEAD_BYTES;
+        size_t soon = missing / AHEAD < part ? missing : part * AHEAD;
         if (f->message.data == NULL && ltn_buf_reserve(&f->message, soon) == NULL) {
             return f->message.error;
         }

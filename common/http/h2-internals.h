@@ -53,7 +53,8 @@ struct ltn_h2 {
     uint64_t progress;
     bool in_head;
     bool flooded;
-    bool failed;
+    bool failed; /* the peer broke the protocol */
+    bool cut;    /* the owner ended it */
     bool drain_sent;
     bool drain_final;
     bool freeing;

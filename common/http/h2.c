@@ -20,7 +20,6 @@
 #define TOO_MANY_PINGS     "too_many_pings" /* the word gRPC clients look for */
 #define REFUND_PER_REPLY   32
 #define REFUND_PER_DATA    4
-#define SPARE_STREAMS      256
 #define SPARE_HEAD_BYTES   4096
 #define PROGRESS_PER_REPLY 1024
 #define STREAM_QUEUE_BYTES ((size_t)64 << 20) /* callers give a tighter bound */
@@ -86,7 +85,7 @@ static struct ltn_head *take_head(const struct ltn_h2_conf *conf)
 
 static void keep_stream(struct ltn_h2_spares *p, struct ltn_h2_stream *st)
 {
-    if (p->stream_count == SPARE_STREAMS) {
+    if (p->stream_count == LTN_H2_SPARE_STREAMS) {
         free(st);
         return;
     }
@@ -394,7 +393,7 @@ static int on_frame_send(nghttp2_session *ng, const nghttp2_frame *frame, void *
     struct ltn_h2 *s = user;
     switch (frame->hd.type) {
     case NGHTTP2_GOAWAY:
-        s->failed = s->failed || frame->goaway.error_code != NGHTTP2_NO_ERROR;
+        s->failed = s->failed || (frame->goaway.error_code != NGHTTP2_NO_ERROR && !s->cut);
         return 0;
     case NGHTTP2_RST_STREAM:
         if (frame->rst_stream.error_code != NGHTTP2_NO_ERROR &&
@@ -572,10 +571,10 @@ int ltn_h2_feed(struct ltn_h2 *s, const uint8_t *p, size_t n, uint64_t now_ns)
     if (used >= 0) {
         return 0;
     }
-    s->failed = true;
     if (used == NGHTTP2_ERR_NOMEM) {
         return -ENOMEM;
     }
+    s->failed = true;
     if (used == NGHTTP2_ERR_FLOODED) {
         s->flooded = true;
         (void)nghttp2_session_terminate_session(s->ng, NGHTTP2_ENHANCE_YOUR_CALM);
@@ -663,6 +662,7 @@ void ltn_h2_drain_final(struct ltn_h2 *s)
 
 void ltn_h2_terminate(struct ltn_h2 *s, uint32_t code)
 {
+    s->cut = true;
     (void)nghttp2_session_terminate_session(s->ng, code);
 }
 

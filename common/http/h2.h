@@ -13,6 +13,13 @@
 struct ltn_h2;
 struct ltn_h2_stream;
 
+/* None where a sanitizer looks for the use of old ones. */
+#ifdef __SANITIZE_ADDRESS__
+#define LTN_H2_SPARE_STREAMS 0
+#else
+#define LTN_H2_SPARE_STREAMS 256
+#endif
+
 /* Memory of streams that ended, for the next ones: where thousands are refused in a second most of
  * the price would be the allocator's. Zeroed at first; outlives the sessions that share it. */
 struct ltn_h2_spares {
@@ -23,7 +30,7 @@ struct ltn_h2_spares {
 void ltn_h2_spares_done(struct ltn_h2_spares *p);
 
 struct ltn_h2_conf {
-    struct ltn_h2_spares *spares;
+    struct ltn_h2_spares *spares; /* not NULL */
     size_t max_header_bytes;
     uint32_t max_header_count;
     uint32_t max_streams;
@@ -106,7 +113,7 @@ void ltn_h2_terminate(struct ltn_h2 *s, uint32_t code);
 bool ltn_h2_done(const struct ltn_h2 *s);         /* neither input nor output is expected */
 bool ltn_h2_in_head(const struct ltn_h2 *s);      /* a header block has begun and not ended */
 bool ltn_h2_flooded(const struct ltn_h2 *s);      /* ended for a flood */
-bool ltn_h2_failed(const struct ltn_h2 *s);       /* ended for breaking the protocol, or an error */
+bool ltn_h2_failed(const struct ltn_h2 *s);       /* ended for breaking the protocol */
 size_t ltn_h2_streams(const struct ltn_h2 *s);    /* open streams */
 size_t ltn_h2_unsent(const struct ltn_h2 *s);     /* streams with a reply not yet sent whole */
 uint64_t ltn_h2_progress(const struct ltn_h2 *s); /* grows with body bytes and replies sent */

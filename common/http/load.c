@@ -2,10 +2,10 @@
 #include "http/load.h"
 
 #define HOLD_NS        (LTN_LOAD_HOLD_MS * LTN_NS_PER_MS)
-#define BURST_NS       (LTN_LOAD_BURST_MS * LTN_NS_PER_MS)
 #define WINDOW_NS      (LTN_LOAD_WINDOW_MS * LTN_NS_PER_MS)
-#define REFUSALS_AHEAD 50 /* a second's over so many */
-#define AVERAGE_OF     16 /* bodies */
+#define STALE_MS       2000 /* a window that long tells nothing of the present */
+#define REFUSALS_AHEAD 50   /* a second's over so many */
+#define AVERAGE_OF     16   /* bodies */
 
 /* ---- one lane ---- */
 
@@ -19,7 +19,7 @@ static uint32_t at_least(uint64_t n)
 static uint32_t next_limit(const struct ltn_load *l)
 {
     if (l->rested) {
-        uint64_t more = (uint64_t)l->limit + l->limit / 2, used = (uint64_t)l->in_progress * 2;
+        uint64_t more = (uint64_t)l->limit + l->limit / 2, used = (uint64_t)l->most * 2;
         return at_least(more < used ? more : used);
     }
     uint32_t less = l->limit - l->limit / 8;
@@ -30,10 +30,11 @@ static void next_window(struct ltn_load *l, uint64_t now_ns, uint64_t behind_ns)
 {
     uint64_t elapsed_ms = (now_ns - l->window_ns) / LTN_NS_PER_MS;
     uint64_t queue_ms = l->overloaded ? LTN_LOAD_QUEUE_MS : LTN_LOAD_BURST_QUEUE_MS;
+    bool clear = l->waiting == 0 && (l->refused == 0 || elapsed_ms > STALE_MS);
     l->queue = at_least((uint64_t)l->answered * queue_ms / elapsed_ms);
-    if (behind_ns <= HOLD_NS && l->waiting == 0 &&
-        (l->refused == 0 || elapsed_ms > LTN_LOAD_BURST_MS)) {
-        l->holds = l->overloaded = false;
+    l->overloaded = l->overloaded && !clear;
+    if (behind_ns <= HOLD_NS && clear) {
+        l->holds = false;
     } else if (behind_ns > HOLD_NS && !l->holds) {
         l->holds = true;
         l->limit = l->queue;
@@ -41,6 +42,7 @@ static void next_window(struct ltn_load *l, uint64_t now_ns, uint64_t behind_ns)
     l->limit = next_limit(l);
     l->window_ns = now_ns;
     l->answered = l->refused = 0;
+    l->most = l->in_progress;
     l->rested = false;
 }
 
@@ -48,11 +50,12 @@ void ltn_load_look(struct ltn_load *l, uint64_t now_ns, uint64_t rested_ns)
 {
     uint64_t behind_ns = now_ns > rested_ns ? now_ns - rested_ns : 0;
     l->rested = l->rested || rested_ns >= l->window_ns;
-    l->clear_ns = l->waiting == 0 ? now_ns : l->clear_ns;
     if (now_ns - l->window_ns >= WINDOW_NS) {
         next_window(l, now_ns, behind_ns);
     }
-    if (l->waiting > 0 && (behind_ns > BURST_NS || now_ns - l->clear_ns > BURST_NS)) {
+    if (l->waiting == 0) {
+        l->clear_ns = now_ns;
+    } else if (now_ns - l->clear_ns >= l->burst_ns) {
         l->overloaded = true;
     }
 }
@@ -60,6 +63,12 @@ void ltn_load_look(struct ltn_load *l, uint64_t now_ns, uint64_t rested_ns)
 bool ltn_load_has_room(const struct ltn_load *l)
 {
     return !l->holds || l->in_progress < LTN_LOAD_LEAST || l->in_progress < l->limit;
+}
+
+void ltn_load_let_in(struct ltn_load *l)
+{
+    l->in_progress++;
+    l->most = l->in_progress > l->most ? l->in_progress : l->most;
 }
 
 void ltn_load_over(struct ltn_load *l, bool answered)

@@ -3,11 +3,10 @@
  * Overload: keeps the work in progress short, so that what is let in is answered soon, and tells a
  * burst from more than can be done. What had no rest for LTN_LOAD_HOLD_MS is given what it answers
  * in LTN_LOAD_BURST_QUEUE_MS (Little's law), and more as long as it finds time to rest; the others
- * wait at their heads. While some wait after two seconds without a rest, or for two seconds without
- * a break, it is overloaded (less is a fleet that reports at the same moment): it is given less,
- * and the others are refused. Judged for each lane, a queue that is worked off by itself; bytes and
- * refusals, which have a price, too, are judged for all together. Time is a parameter. One thread.
- * Used inside the room.
+ * wait at their heads. When some wait without a break for longer than a burst may last, it is
+ * overloaded: it is given less, and the others are refused, until neither happens any more. Judged
+ * for each lane, a queue that is worked off by itself; bytes and refusals, which have a price, too,
+ * are judged for all together. Time is a parameter. One thread. Used inside the room.
  *
  * After K. Nichols, V. Jacobson, "Controlling Queue Delay", ACM Queue 10(5), 2012 (a standing queue
  * is what to act on, not a long one), and B. Maurer, "Fail at Scale", ACM Queue 13(8), 2015.
@@ -22,7 +21,7 @@
 #include "http/bucket.h"
 
 #define LTN_LOAD_HOLD_MS        100  /* of work without a rest are let in whole */
-#define LTN_LOAD_BURST_MS       2000 /* are a burst, which is worked off and not refused */
+#define LTN_LOAD_BURST_MS       2000 /* of waiting are a burst, which is worked off */
 #define LTN_LOAD_BURST_QUEUE_MS 50   /* of work are let in at a time in a burst */
 #define LTN_LOAD_QUEUE_MS       3    /* and under overload: bodies stay in the caches */
 #define LTN_LOAD_WINDOW_MS      100  /* between two looks at the limit */
@@ -30,12 +29,14 @@
 #define LTN_LOAD_OWN_BYTES      4096 /* that a request counts beside its body */
 #define LTN_LOAD_LARGE_BYTES    65536
 
-/* ---- one lane; zeroed at first ---- */
+/* ---- one lane; zeroed at first, but for burst_ns ---- */
 
 struct ltn_load {
+    uint64_t burst_ns;    /* set by the owner: how long some may wait without a break */
     uint64_t window_ns;   /* when the present window began */
     uint64_t clear_ns;    /* when last nobody waited */
     uint32_t in_progress; /* requests let in and not yet over */
+    uint32_t most;        /* of these, in the window */
     uint32_t waiting;     /* at their heads, for room */
     uint32_t answered;    /* in the window */
     uint32_t refused;     /* in the window */
@@ -52,7 +53,10 @@ void ltn_load_look(struct ltn_load *l, uint64_t now_ns, uint64_t rested_ns);
 /* Whether one more request may be let in. */
 bool ltn_load_has_room(const struct ltn_load *l);
 
-/* The end of one that was let in (which added to in_progress); answered: by what serves it. */
+/* One more is let in. */
+void ltn_load_let_in(struct ltn_load *l);
+
+/* The end of one that was let in; answered: by what serves it. */
 void ltn_load_over(struct ltn_load *l, bool answered);
 
 /* ---- all lanes ---- */

@@ -7,11 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "http/server-internals.h"
 
 #define TURN_NS           (2 * LTN_NS_PER_MS)
-#define OVERDUE_NS        (2 * LTN_NS_PER_S)
+#define OVERDUE_NS        (LTN_LOAD_BURST_MS * LTN_NS_PER_MS)
 #define SMALL_BODY_BYTES  4096 /* asking for it would cost more than taking it */
 #define MAX_DETAILS_BYTES 512
 #define TEXT              "overloaded, try again later"
@@ -43,6 +44,7 @@ int ltn_overload_init(struct ltn_overload *o, const struct ltn_http_conf *conf)
     ltn_load_total_init(&o->total, conf->protected_bytes, conf->refusals_per_s);
     for (size_t i = 0; i < LTN_HTTP_LANES; i++) {
         TAILQ_INIT(&o->lanes[i].waiting);
+        o->lanes[i].load.burst_ns = conf->burst_ns;
     }
     return make_refusal(&o->refusal, (conf->retry_after_s > 0 ? conf->retry_after_s : 1) * 1000);
 }
@@ -120,7 +122,7 @@ static bool may_refuse(struct ltn_http_server *s, struct ltn_lane *lane)
 static void let_in(struct ltn_http_server *s, struct ltn_http_request *rq)
 {
     struct ltn_load_total *t = &s->overload.total;
-    rq->lane->load.in_progress++;
+    ltn_load_let_in(&rq->lane->load);
     t->in_progress++;
     rq->charged_bytes = t->body_bytes + LTN_LOAD_OWN_BYTES;
     t->bytes += rq->charged_bytes;
@@ -197,20 +199,30 @@ static bool may_refuse_newest(struct ltn_http_server *s, struct ltn_lane *lane)
     return lane->load.overloaded && !is_overdue(s, lane) && may_refuse(s, lane);
 }
 
-/* Lets in those for which there is room, refuses those that waited too long. Room goes to the last
- * that came, which is answered soonest; in their order all would be answered late. */
-static void serve_waiting(struct ltn_http_server *s, struct ltn_lane *lane)
+/* Lets in those for which there is room, as far as the turn goes: what came whole is handled right
+ * there. Room goes to the last that came, which is answered soonest; in their order all would be
+ * answered late. */
+static void let_waiting_in(struct ltn_http_server *s, struct ltn_lane *lane)
 {
-    struct ltn_http_request *rq = TAILQ_FIRST(&lane->waiting);
-    if (rq == NULL) {
-        return;
-    }
-    (void)lane_of(s, &rq->route->r, rq->peer);
-    while ((rq = TAILQ_LAST(&lane->waiting, ltn_waiting)) != NULL && has_room(s, lane)) {
+    uint64_t until_ns = ltn_loop_now_ns(s->loop) + TURN_NS;
+    struct ltn_http_request *rq;
+    while ((rq = TAILQ_LAST(&lane->waiting, ltn_waiting)) != NULL && has_room(s, lane) &&
+           ltn_now_mono_ns() < until_ns) {
         ltn_overload_forget(rq);
         let_in(s, rq);
         ltn_exchange_go_on(rq);
     }
+}
+
+/* And refuses those that waited too long. */
+static void serve_waiting(struct ltn_http_server *s, struct ltn_lane *lane)
+{
+    const struct ltn_http_request *first = TAILQ_FIRST(&lane->waiting);
+    if (first == NULL) {
+        return;
+    }
+    (void)lane_of(s, &first->route->r, first->peer);
+    let_waiting_in(s, lane);
     while (is_overdue(s, lane) && may_refuse(s, lane)) {
         refuse(TAILQ_FIRST(&lane->waiting));
     }
@@ -226,6 +238,16 @@ static void on_turn(void *arg)
 }
 
 /* ---- at the head ---- */
+
+enum judgement { LET_IN, REFUSE, WAIT };
+
+static enum judgement judge(struct ltn_http_server *s, struct ltn_lane *lane)
+{
+    if (has_room(s, lane)) {
+        return LET_IN;
+    }
+    return may_refuse_newest(s, lane) ? REFUSE : WAIT;
+}
 
 static void hold_bodies(struct conn *c)
 {
@@ -257,7 +279,7 @@ bool ltn_overload_turns_away(struct conn *c, int32_t stream, const struct ltn_he
         return false;
     }
     struct ltn_lane *lane = lane_of(s, r, c->peer);
-    if (has_room(s, lane) || !may_refuse_newest(s, lane)) {
+    if (judge(s, lane) != REFUSE) {
         return false;
     }
     LTN_COUNT(s, requests_grpc);
@@ -274,16 +296,16 @@ bool ltn_overload_head(struct ltn_http_request *rq)
         return true;
     }
     rq->lane = lane_of(s, &rq->route->r, rq->peer);
-    bool room = has_room(s, rq->lane);
-    c->holds = !room || rq->lane->load.holds;
+    enum judgement what = judge(s, rq->lane);
+    c->holds = what != LET_IN || rq->lane->load.holds;
     if (c->holds) {
         hold_bodies(c);
     }
-    if (room) {
+    if (what == LET_IN) {
         let_in(s, rq);
         return true;
     }
-    if (may_refuse_newest(s, rq->lane)) {
+    if (what == REFUSE) {
         refuse(rq);
         return false;
     }

@@ -356,8 +356,7 @@ static void set_body(struct ltn_http_request *rq, void *body, size_t n, bool tak
 static void maybe_gzip(struct ltn_http_request *rq)
 {
     struct reply *rp = &rq->reply;
-    if (rq->route == NULL || (rq->route->r.flags & LTN_ROUTE_GZIP) == 0 ||
-        rq->method != LTN_HTTP_GET) {
+    if (!rq->may_gzip || rq->method != LTN_HTTP_GET) {
         return;
     }
     add_field(rq, "vary", "accept-encoding");
@@ -390,7 +389,7 @@ static void add_retry_after(struct ltn_http_request *rq, int status, uint32_t se
 /* A body in pieces: gzipped on its way when it may be, for its length is not known. */
 static void set_source(struct ltn_http_request *rq, const struct ltn_http_source *source)
 {
-    bool may = rq->route != NULL && (rq->route->r.flags & LTN_ROUTE_GZIP) != 0;
+    bool may = rq->may_gzip;
     bool gzip = may && ltn_accepts_gzip(ltn_head_get(rq->head, "accept-encoding"));
     if (may) {
         add_field(rq, "vary", "accept-encoding");

@@ -96,6 +96,7 @@ struct ltn_http_request {
     bool is_head;
     bool grpc;
     bool status_body; /* errors as google.rpc.Status */
+    bool may_gzip;    /* the reply; copied, for the route goes with the server */
     uint64_t tag;
     uint64_t deadline_ns;
     struct ltn_timer deadline_timer;
@@ -191,7 +192,7 @@ struct conn {
     bool busy; /* inside a call that frees it at the end, not in between */
     bool dead;
     bool ended; /* the peer ended its side */
-    bool holds; /* its last request of a protected route came under overload */
+    bool holds; /* its last request of a protected route found no room, or a limit in force */
     bool aging; /* told to go */
     bool dirty; /* in the server's list of connections with output to send */
     struct conn *dirty_prev;

@@ -81,6 +81,7 @@ struct ltn_http_conf {
     /* overload: bodies in progress with handlers of protected routes (ltn_http_route.rested_ns);
      * beyond, requests wait at their head or are refused. 0: no such bound. */
     size_t protected_bytes;
+    uint64_t burst_ns; /* some may wait for so long without a break before others are refused */
     uint32_t refusals_per_s; /* at most, of those; the others wait on. At least 1 */
     /* behaviour */
     bool reuse_port;
@@ -140,9 +141,9 @@ struct ltn_http_route {
     /* When what will serve the peer's requests last had nothing to do, CLOCK_MONOTONIC, and in
      * *ret_lane which of the queues below LTN_HTTP_LANES that is; called with arg on the loop
      * thread at the head of a request. A route that has it is protected from overload: when it, or
-     * the loop, has no rest for longer than a burst, requests beyond what is soon answered wait at
-     * their head and are refused as LTN_ERR_BUSY, and HTTP/2 peers are made to send no more than
-     * the beginning of bodies unasked. NULL: everybody is let in. */
+     * the loop, has no rest, requests beyond what is soon answered wait at their head, without
+     * their bodies over HTTP/2, and are refused as LTN_ERR_BUSY when that goes on for longer than a
+     * burst. NULL: everybody is let in. */
     uint64_t (*rested_ns)(void *arg, const char *peer, unsigned *ret_lane);
     /* Called on the loop thread, must not block. Owns req until a reply call. */
     void (*handle)(void *arg, struct ltn_http_request *req);

@@ -359,6 +359,7 @@ static bool set_option(struct ltn_http_conf *conf, struct app *app, size_t *budg
         {"budget", NULL, budget, NULL},
         {"protected", NULL, &conf->protected_bytes, NULL},
         {"refusals", NULL, NULL, &conf->refusals_per_s},
+        {"burst_ms", &conf->burst_ns, NULL, NULL},
         {"busy", NULL, NULL, &app->busy},
         {"tenant_requests", NULL, &conf->tenant_requests_per_s, NULL},
         {"tenant_bytes", NULL, &conf->tenant_bytes_per_s, NULL},

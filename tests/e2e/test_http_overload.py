@@ -19,7 +19,8 @@ BIG = b"\0" + (60_000).to_bytes(4, "big") + b"x" * 60_000
 
 
 def overloaded(**options):
-    return Server(**{"busy": 1, "streams": 400, "late_ms": 5, **options})
+    """A server without a rest that takes whoever has to wait for overload."""
+    return Server(**{"busy": 1, "burst_ms": 0, "streams": 400, "late_ms": 5, **options})
 
 
 def answers(conn, streams):
@@ -90,6 +91,14 @@ def test_everybody_is_let_in_while_there_is_time_to_rest():
     with Server(busy=0, streams=400) as server, H2(server) as conn:
         got = answers(conn, [conn.grpc(PATH, SMALL) for _ in range(100)])
         assert [status for status, _ in got] == ["0"] * 100
+        assert server.stats()["refused_load"] == 0
+
+
+def test_a_burst_is_worked_off():
+    """No rest either, but not for long."""
+    with overloaded(burst_ms=10_000, late_ms=2) as server, H2(server) as conn:
+        got = answers(conn, [conn.grpc(PATH, SMALL) for _ in range(200)])
+        assert [status for status, _ in got] == ["0"] * 200
         assert server.stats()["refused_load"] == 0
 
 

@@ -57,6 +57,24 @@ static void test_frame_limits(void **state)
     ltn_grpc_frame_done(&f);
 }
 
+/* Room is made ahead, but not on a promise alone. */
+static void test_frame_room(void **state)
+{
+    (void)state;
+    static uint8_t wire[5 + 20000] = {0, 0, 0x0f, 0, 0}; /* of 983,040 bytes */
+    struct ltn_grpc_frame f;
+    size_t used;
+    ltn_grpc_frame_init(&f, 1 << 20);
+    assert_int_equal(ltn_grpc_frame_feed(&f, wire, 6, &used), 0);
+    assert_true(f.message.size <= 64);
+    ltn_grpc_frame_done(&f);
+    wire[2] = 1; /* of 65,536 */
+    ltn_grpc_frame_init(&f, 1 << 20);
+    assert_int_equal(ltn_grpc_frame_feed(&f, wire, sizeof(wire), &used), 0);
+    assert_int_equal(f.message.size, 65537);
+    ltn_grpc_frame_done(&f);
+}
+
 static void test_timeouts(void **state)
 {
     (void)state;
@@ -220,13 +238,10 @@ static void test_library(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_frame_in_any_cut),
-        cmocka_unit_test(test_frame_limits),
-        cmocka_unit_test(test_timeouts),
-        cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_base64),
-        cmocka_unit_test(test_status),
-        cmocka_unit_test(test_lists_and_lengths),
+        cmocka_unit_test(test_frame_in_any_cut), cmocka_unit_test(test_frame_limits),
+        cmocka_unit_test(test_frame_room),       cmocka_unit_test(test_timeouts),
+        cmocka_unit_test(test_messages),         cmocka_unit_test(test_base64),
+        cmocka_unit_test(test_status),           cmocka_unit_test(test_lists_and_lengths),
         cmocka_unit_test(test_library),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

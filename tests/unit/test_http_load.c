@@ -11,6 +11,7 @@
 
 #define MS    ((uint64_t)LTN_NS_PER_MS)
 #define START (1000000 * MS)
+#define BURST (LTN_LOAD_BURST_MS * MS)
 
 /* A lane that gets per_ms requests answered in each millisecond. */
 struct server {
@@ -21,16 +22,20 @@ struct server {
 
 static void init(struct server *s, uint32_t per_ms)
 {
-    *s = (struct server){.now_ns = START, .rested_ns = START, .per_ms = per_ms};
+    *s =
+        (struct server){.l.burst_ns = BURST, .now_ns = START, .rested_ns = START, .per_ms = per_ms};
 }
 
 /* One more request, which is let in, refused or left waiting. True: let in. */
 static bool offer(struct ltn_load *l, uint64_t now_ns, uint64_t rested_ns)
 {
     ltn_load_look(l, now_ns, rested_ns);
-    bool room = ltn_load_has_room(l);
-    *(room ? &l->in_progress : l->overloaded ? &l->refused : &l->waiting) += 1;
-    return room;
+    if (ltn_load_has_room(l)) {
+        ltn_load_let_in(l);
+        return true;
+    }
+    *(l->overloaded ? &l->refused : &l->waiting) += 1;
+    return false;
 }
 
 /* Those that waited, as far as there is room. Returns how many. */
@@ -40,7 +45,7 @@ static uint32_t let_in(struct ltn_load *l, uint64_t now_ns, uint64_t rested_ns)
     ltn_load_look(l, now_ns, rested_ns);
     for (; l->waiting > 0 && ltn_load_has_room(l); n++) {
         l->waiting--;
-        l->in_progress++;
+        ltn_load_let_in(l);
     }
     return n;
 }
@@ -90,11 +95,11 @@ static void a_load_that_stays_is_kept_short(void **state)
     (void)state;
     struct server s;
     init(&s, 20);
-    run(&s, LTN_LOAD_BURST_MS + 10, 60);
+    run(&s, LTN_LOAD_BURST_MS + 500, 60);
     assert_true(s.l.overloaded);
     run(&s, 10000, 60); /* what the burst left is done by then */
-    /* What is answered in 10 ms is let in, no more, and all of its time is used. */
-    assert_in_range(s.l.in_progress, 20 * (LTN_LOAD_QUEUE_MS - 1), 20 * (LTN_LOAD_QUEUE_MS + 10));
+    /* What is answered in that time is let in, no more, and all of its time is used. */
+    assert_in_range(s.l.in_progress, 20 * (LTN_LOAD_QUEUE_MS - 1), 20 * (LTN_LOAD_QUEUE_MS + 2));
     assert_true(s.turned_away > 30000);
     uint32_t before = s.turned_away;
     run(&s, 100, 60);
@@ -126,17 +131,36 @@ static void work_without_a_rest_is_no_overload_while_nobody_waits(void **state)
     run(&s, 3 * LTN_LOAD_BURST_MS, 20);
     assert_true(s.l.holds && !s.l.overloaded);
     assert_int_equal(s.turned_away + s.l.waiting, 0);
+    run(&s, 1, 2000); /* a burst on top of that is one */
+    assert_true(s.l.waiting > 0 && !s.l.overloaded);
+    assert_int_equal(s.turned_away, 0);
+}
+
+/* As much as it can do, without a rest, but nothing more. */
+static void a_full_load_is_not_refused_for_ever(void **state)
+{
+    (void)state;
+    struct server s;
+    init(&s, 20);
+    run(&s, LTN_LOAD_BURST_MS + 10000, 60);
+    assert_true(s.l.overloaded);
+    uint64_t rested_ns = s.rested_ns;
+    for (int i = 0; i < 3000; i++) {
+        run(&s, 1, 20);
+        s.rested_ns = rested_ns;
+    }
+    assert_true(s.l.holds && !s.l.overloaded);
 }
 
 /* Room is short for another reason than time, such as bytes: the queue at the door tells. */
 static void those_that_wait_for_ever_are_overload(void **state)
 {
     (void)state;
-    struct ltn_load l = {0};
+    struct ltn_load l = {.burst_ns = BURST};
     uint64_t now = START;
     ltn_load_look(&l, now, now);
     l.waiting = 5;
-    for (int i = 0; i < LTN_LOAD_BURST_MS; i++) {
+    for (int i = 1; i < LTN_LOAD_BURST_MS; i++) {
         now += MS;
         ltn_load_look(&l, now, now - MS / 2);
         assert_false(l.overloaded);
@@ -151,7 +175,7 @@ static void those_that_wait_for_ever_are_overload(void **state)
 static void the_limit_grows_while_there_is_rest(void **state)
 {
     (void)state;
-    struct ltn_load l = {0};
+    struct ltn_load l = {.burst_ns = BURST};
     uint64_t now = START;
     ltn_load_look(&l, now, now - 2 * LTN_LOAD_BURST_MS * MS);
     assert_true(l.holds);
@@ -174,7 +198,7 @@ static void far_peers_get_their_share(void **state)
 {
     (void)state;
     enum { AWAY_MS = 60, PER_MS = 20, RUN_MS = 20000 };
-    struct ltn_load l = {0};
+    struct ltn_load l = {.burst_ns = BURST};
     uint32_t coming[AWAY_MS] = {0}, there = 0, answered = 0;
     uint64_t now = START, rested = START;
     for (int i = 0; i < RUN_MS; i++) {
@@ -198,7 +222,7 @@ static void far_peers_get_their_share(void **state)
 static void a_few_are_always_let_in(void **state)
 {
     (void)state;
-    struct ltn_load l = {0};
+    struct ltn_load l = {.burst_ns = BURST};
     struct ltn_load_total t;
     ltn_load_total_init(&t, 1, 1000);
     ltn_load_look(&l, START, 0);
@@ -258,6 +282,7 @@ int main(void)
         cmocka_unit_test(a_load_that_stays_is_kept_short),
         cmocka_unit_test(it_ends_when_the_load_does),
         cmocka_unit_test(work_without_a_rest_is_no_overload_while_nobody_waits),
+        cmocka_unit_test(a_full_load_is_not_refused_for_ever),
         cmocka_unit_test(those_that_wait_for_ever_are_overload),
         cmocka_unit_test(the_limit_grows_while_there_is_rest),
         cmocka_unit_test(far_peers_get_their_share),
