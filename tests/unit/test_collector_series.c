@@ -8,30 +8,11 @@
 #include <unistd.h>
 
 #include "cmocka_all.h"
-#include "drop_tree.h"
+#include "db_dir.h"
 
 #include "base/clock.h"
 #include "sql/db.h"
 #include "store/store.h"
-
-static char folder[64];
-static char path[96];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    (void)snprintf(folder, sizeof(folder), "/tmp/ltn-series-XXXXXX");
-    if (mkdtemp(folder) == NULL)
-        return -1;
-    (void)snprintf(path, sizeof(path), "%s/c.db", folder);
-    return 0;
-}
-
-static int drop_folder(void **state)
-{
-    (void)state;
-    return ltn_drop_tree(folder);
-}
 
 /* ---- a store with its series ---- */
 
@@ -258,7 +239,7 @@ static void one_commit_is_a_blob_not_a_row_a_value(void **state)
     close_both(&b);
 }
 
-#define IN_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, drop_folder)
+#define IN_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_dir, drop_dir)
 
 int main(void)
 {

@@ -10,29 +10,10 @@
 #include <unistd.h>
 
 #include "cmocka_all.h"
-#include "drop_tree.h"
+#include "db_dir.h"
 
 #include "sql/db.h"
 #include "store/store.h"
-
-static char folder[64];
-static char path[96];
-
-static int make_folder(void **state)
-{
-    (void)state;
-    (void)snprintf(folder, sizeof(folder), "/tmp/ltn-store-XXXXXX");
-    if (mkdtemp(folder) == NULL)
-        return -1;
-    (void)snprintf(path, sizeof(path), "%s/c.db", folder);
-    return 0;
-}
-
-static int drop_folder(void **state)
-{
-    (void)state;
-    return ltn_drop_tree(folder);
-}
 
 static _Atomic unsigned notices;
 
@@ -286,7 +267,7 @@ static void what_is_acknowledged_after_a_deletion_is_there(void **state)
     assert_int_equal(unlink(path), 0);
     put_until_stored(s, "n2", 7);
     assert_int_equal(ask("SELECT calls FROM op_counts WHERE node = 'n2'"), 7);
-    (void)snprintf(moved, sizeof(moved), "%s/elsewhere", folder);
+    (void)snprintf(moved, sizeof(moved), "%s/elsewhere", dir);
     assert_int_equal(rename(path, moved), 0);
     put_until_stored(s, "n3", 8);
     assert_int_equal(ask("SELECT calls FROM op_counts WHERE node = 'n3'"), 8);
@@ -384,19 +365,19 @@ static void files_of_others_and_second_writers_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(totals_only_grow, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(another_start_of_the_agent_counts_on, make_folder,
-                                        drop_folder),
-        cmocka_unit_test_setup_teardown(verdicts_come_back, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(threads_put_and_all_is_there, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(what_is_acknowledged_after_a_deletion_is_there, make_folder,
-                                        drop_folder),
-        cmocka_unit_test_setup_teardown(damage_while_running_begins_a_new_file, make_folder,
-                                        drop_folder),
+        cmocka_unit_test_setup_teardown(totals_only_grow, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(another_start_of_the_agent_counts_on, make_dir,
+                                        drop_dir),
+        cmocka_unit_test_setup_teardown(verdicts_come_back, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(threads_put_and_all_is_there, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(what_is_acknowledged_after_a_deletion_is_there, make_dir,
+                                        drop_dir),
+        cmocka_unit_test_setup_teardown(damage_while_running_begins_a_new_file, make_dir,
+                                        drop_dir),
         cmocka_unit_test_setup_teardown(a_foreign_file_in_its_place_makes_it_unwritable,
-                                        make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(files_of_others_and_second_writers_are_refused, make_folder,
-                                        drop_folder),
+                                        make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(files_of_others_and_second_writers_are_refused, make_dir,
+                                        drop_dir),
     };
     return LTN_RUN_TESTS(tests);
 }

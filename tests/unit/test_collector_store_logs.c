@@ -8,24 +8,19 @@
 #include <unistd.h>
 
 #include "cmocka_all.h"
-#include "drop_tree.h"
+#include "db_dir.h"
 
 #include "base/clock.h"
 #include "sql/db.h"
 #include "store/internal.h"
 
-static char folder[64];
-static char path[96];
 static struct ltn_writer w;
 
 static int open_file(void **state)
 {
     struct ltn_errinfo info;
-    (void)state;
-    (void)snprintf(folder, sizeof(folder), "/tmp/ltn-logs-XXXXXX");
-    if (mkdtemp(folder) == NULL)
+    if (make_dir(state) != 0)
         return -1;
-    (void)snprintf(path, sizeof(path), "%s/c.db", folder);
     w = (struct ltn_writer){.db = NULL};
     if (ltn_db_open(&(struct ltn_db_opts){.path = path}, &w.db, &info) != 0 ||
         ltn_db_migrate(w.db, ltn_store_migrations, ltn_store_migration_count, &info) != 0)
@@ -35,9 +30,8 @@ static int open_file(void **state)
 
 static int close_file(void **state)
 {
-    (void)state;
     ltn_db_close(w.db);
-    return ltn_drop_tree(folder);
+    return drop_dir(state);
 }
 
 static int64_t ask(const char *sql)

@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "record/reader.h"
 #include "record/record.h"
-#include "record_dir.h"
+#include "db_dir.h"
 #include "record_sample.h"
 
 static struct ltn_record *open_record(void)

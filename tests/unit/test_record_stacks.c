@@ -13,7 +13,7 @@
 #include "record/record.h"
 #include "record/schema.h"
 #include "record/upkeep.h"
-#include "record_dir.h"
+#include "db_dir.h"
 #include "record_sample.h"
 #include "sql/db.h"
 #include "symbol/stack.h"

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "record/reader.h"
 #include "record/record.h"
-#include "record_dir.h"
+#include "db_dir.h"
 #include "record_sample.h"
 #include "run_program.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A folder of each test's own, and where its record is: make_dir and drop_dir are set-up and
+/* A folder of each test's own, and where its database is: make_dir and drop_dir are set-up and
  * teardown. */
-#ifndef LTN_TEST_RECORD_DIR_H
-#define LTN_TEST_RECORD_DIR_H
+#ifndef LTN_TEST_DB_DIR_H
+#define LTN_TEST_DB_DIR_H
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static char path[64];
 static int make_dir(void **state)
 {
     (void)state;
-    (void)snprintf(dir, sizeof(dir), "/tmp/ltn-rec-XXXXXX");
+    (void)snprintf(dir, sizeof(dir), "/tmp/ltn-db-XXXXXX");
     if (mkdtemp(dir) == NULL) {
         return -1;
     }
@@ -33,4 +33,4 @@ static int drop_dir(void **state)
     return ltn_drop_tree(dir);
 }
 
-#endif /* LTN_TEST_RECORD_DIR_H */
+#endif /* LTN_TEST_DB_DIR_H */
