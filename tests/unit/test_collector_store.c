@@ -366,16 +366,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(totals_only_grow, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(another_start_of_the_agent_counts_on, make_dir,
-                                        drop_dir),
+        cmocka_unit_test_setup_teardown(another_start_of_the_agent_counts_on, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(verdicts_come_back, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(threads_put_and_all_is_there, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(what_is_acknowledged_after_a_deletion_is_there, make_dir,
                                         drop_dir),
-        cmocka_unit_test_setup_teardown(damage_while_running_begins_a_new_file, make_dir,
+        cmocka_unit_test_setup_teardown(damage_while_running_begins_a_new_file, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(a_foreign_file_in_its_place_makes_it_unwritable, make_dir,
                                         drop_dir),
-        cmocka_unit_test_setup_teardown(a_foreign_file_in_its_place_makes_it_unwritable,
-                                        make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(files_of_others_and_second_writers_are_refused, make_dir,
                                         drop_dir),
     };
