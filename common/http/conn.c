@@ -211,11 +211,29 @@ static struct ltn_h2_conf h2_conf(struct ltn_http_server *s)
     };
 }
 
+/* What the session has to say, kept until the socket's turn comes. */
+static void pull_ahead(struct conn *c)
+{
+    uint8_t *scratch = c->server->scratch_out;
+    size_t n = ltn_h2_pull(c->h2, scratch, LTN_SCRATCH_BYTES - c->out.len);
+    if (ltn_buf_append(&c->out, scratch, n) != 0) {
+        c->dead = true;
+    }
+}
+
 static void feed_h2(struct conn *c, const uint8_t *p, size_t n)
 {
     uint64_t now_ns = ltn_loop_now_ns(c->server->loop);
+    int rc = 0;
+    size_t used;
     c->active_ns = now_ns;
-    if (ltn_h2_feed(c->h2, p, n, now_ns) == -ENOMEM) {
+    for (; n > 0 && rc == 0 && !c->dead; p += used, n -= used) {
+        rc = ltn_h2_feed(c->h2, p, n, now_ns, &used);
+        if (used < n && rc == 0) {
+            pull_ahead(c);
+        }
+    }
+    if (rc == -ENOMEM) {
         c->dead = true;
     }
 }

@@ -68,6 +68,7 @@ struct ltn_h2 {
     uint32_t strikes;
     uint8_t scan[LTN_H2_FRAME_HEADER_BYTES];
     size_t scan_len;
+    unsigned heads;         /* in what is taken in now */
     size_t scan_skip;       /* payload, at first the preface, still to pass */
     const uint8_t *pending; /* from nghttp2, not yet copied out */
     size_t pending_len;

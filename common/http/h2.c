@@ -16,6 +16,7 @@
 #define MAX_OUTBOUND_ACK   200
 #define HEADER_TABLE_BYTES 4096
 #define TINY_DATA_BYTES    64U
+#define HEADS_AT_ONCE      7 /* as many pieces of a size as allocators have at hand */
 #define HEADER_EXCESS      8 /* times the limit, then the stream is cut without an answer */
 #define TOO_MANY_PINGS     "too_many_pings" /* the word gRPC clients look for */
 #define REFUND_PER_REPLY   32
@@ -534,6 +535,7 @@ static void judge_header(struct ltn_h2 *s)
     uint32_t length = (uint32_t)h[0] << 16 | (uint32_t)h[1] << 8 | (uint32_t)h[2];
     s->scan_skip = length;
     s->scan_len = 0;
+    s->heads += h[3] == NGHTTP2_HEADERS ? 1 : 0;
     if (h[3] > NGHTTP2_CONTINUATION) {
         nuisance(s);
     } else if (h[3] == NGHTTP2_DATA && (h[4] & NGHTTP2_FLAG_END_STREAM) == 0 &&
@@ -542,10 +544,16 @@ static void judge_header(struct ltn_h2 *s)
     }
 }
 
-static void scan_frames(struct ltn_h2 *s, const uint8_t *p, size_t n)
+/* Returns how many bytes are to be taken in now: no further than a few heads go. */
+static size_t scan_frames(struct ltn_h2 *s, const uint8_t *p, size_t n)
 {
+    const uint8_t *begin = p;
+    s->heads = 0;
     while (n > 0 && !s->flooded) {
         size_t part;
+        if (s->heads == HEADS_AT_ONCE && s->scan_skip == 0 && s->scan_len == 0) {
+            return (size_t)(p - begin);
+        }
         if (s->scan_skip > 0) {
             part = n < s->scan_skip ? n : s->scan_skip;
             s->scan_skip -= part;
@@ -561,13 +569,14 @@ static void scan_frames(struct ltn_h2 *s, const uint8_t *p, size_t n)
         p += part;
         n -= part;
     }
+    return (size_t)(p - begin) + n;
 }
 
-int ltn_h2_feed(struct ltn_h2 *s, const uint8_t *p, size_t n, uint64_t now_ns)
+int ltn_h2_feed(struct ltn_h2 *s, const uint8_t *p, size_t n, uint64_t now_ns, size_t *ret_used)
 {
     s->now_ns = now_ns;
-    scan_frames(s, p, n);
-    ssize_t used = nghttp2_session_mem_recv(s->ng, p, n);
+    *ret_used = scan_frames(s, p, n);
+    ssize_t used = nghttp2_session_mem_recv(s->ng, p, *ret_used);
     if (used >= 0) {
         return 0;
     }

@@ -58,9 +58,11 @@ struct ltn_h2 *ltn_h2_new(const struct ltn_h2_conf *conf, const struct ltn_sessi
 /* closed is reported for each open request. NULL-safe. */
 void ltn_h2_free(struct ltn_h2 *s);
 
-/* Eats all n bytes. 0; LTN_ERR_MALFORMED: the peer broke the protocol beyond the stream, output
- * holds the GOAWAY; -ENOMEM. */
-int ltn_h2_feed(struct ltn_h2 *s, const uint8_t *p, size_t n, uint64_t now_ns) ltn_must_check;
+/* Takes n bytes in, or less: behind the heads of a few requests it is time to pull what they were
+ * answered, so that the memory for it serves the next. 0; LTN_ERR_MALFORMED: the peer broke the
+ * protocol beyond the stream, output holds the GOAWAY and the rest need not be fed; -ENOMEM. */
+int ltn_h2_feed(struct ltn_h2 *s, const uint8_t *p, size_t n, uint64_t now_ns,
+                size_t *ret_used) ltn_must_check;
 
 /* Gives n bytes of credit back for the stream and, when connection, for the connection. */
 void ltn_h2_credit(struct ltn_h2 *s, int32_t id, size_t n, bool connection);

@@ -90,6 +90,22 @@ static void drain_output(struct rig *r)
     }
 }
 
+static int feed(struct rig *r, const uint8_t *p, size_t n, uint64_t now_ns)
+{
+    int rc = 0;
+    size_t used;
+    for (; n > 0 && rc == 0; p += used, n -= used) {
+        rc = ltn_h2_feed(r->s, p, n, now_ns, &used);
+        if (used > n) {
+            abort();
+        }
+        if ((r->mode & 16) != 0) {
+            drain_output(r);
+        }
+    }
+    return rc;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
@@ -118,10 +134,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
     }
     r.mode = p[0];
     r.s = ltn_h2_new(&conf, &sink, &r);
-    int rc = ltn_h2_feed(r.s, (const uint8_t *)preface, sizeof(preface), now_ns);
+    int rc = feed(&r, (const uint8_t *)preface, sizeof(preface), now_ns);
     size_t step = (r.mode & 3) == 0 ? n : (size_t)(r.mode & 3) * 9;
     for (size_t pos = 1; pos < n && rc == 0; pos += step) {
-        rc = ltn_h2_feed(r.s, p + pos, n - pos < step ? n - pos : step, now_ns);
+        rc = feed(&r, p + pos, n - pos < step ? n - pos : step, now_ns);
         if ((r.mode & 16) != 0) {
             drain_output(&r);
         }

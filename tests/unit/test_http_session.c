@@ -284,7 +284,12 @@ static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 static int feed(struct rig *r, const void *p, size_t n, uint64_t now_ns)
 {
-    return ltn_h2_feed(r->h2, p, n, now_ns);
+    int rc = 0;
+    size_t used;
+    for (; n > 0 && rc == 0; p += used, n -= used) {
+        rc = ltn_h2_feed(r->h2, p, n, now_ns, &used);
+    }
+    return rc;
 }
 
 /* POST / without end, authority a */
