@@ -33,12 +33,7 @@ static void next_window(struct ltn_load *l, uint64_t now_ns, uint64_t behind_ns)
     bool clear = l->waiting == 0 && (l->refused == 0 || elapsed_ms > STALE_MS);
     l->queue = at_least((uint64_t)l->answered * queue_ms / elapsed_ms);
     l->overloaded = l->overloaded && !clear;
-    if (behind_ns <= HOLD_NS && clear) {
-        l->holds = false;
-    } else if (behind_ns > HOLD_NS && !l->holds) {
-        l->holds = true;
-        l->limit = l->queue;
-    }
+    l->holds = l->holds && !(behind_ns <= HOLD_NS && clear);
     l->limit = next_limit(l);
     l->window_ns = now_ns;
     l->answered = l->refused = 0;
@@ -52,6 +47,10 @@ void ltn_load_look(struct ltn_load *l, uint64_t now_ns, uint64_t rested_ns)
     l->rested = l->rested || rested_ns >= l->window_ns;
     if (now_ns - l->window_ns >= WINDOW_NS) {
         next_window(l, now_ns, behind_ns);
+    }
+    if (!l->holds && behind_ns > (l->in_progress < LTN_LOAD_MANY ? HOLD_NS : HOLD_NS / 10)) {
+        l->holds = true;
+        l->limit = at_least(l->in_progress);
     }
     if (l->waiting == 0) {
         l->clear_ns = now_ns;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Overload: keeps the work in progress short, so that what is let in is answered soon, and tells a
- * burst from more than can be done. What had no rest for LTN_LOAD_HOLD_MS is given what it answers
- * in LTN_LOAD_BURST_QUEUE_MS (Little's law), and more as long as it finds time to rest; the others
- * wait at their heads. When some wait without a break for longer than a burst may last, it is
- * overloaded: it is given less, and the others are refused, until neither happens any more. Judged
- * for each lane, a queue that is worked off by itself; bytes and refusals, which have a price, too,
- * are judged for all together. Time is a parameter. One thread. Used inside the room.
+ * burst from more than can be done. What had no rest for LTN_LOAD_HOLD_MS, or for less with many in
+ * progress, is given no more than these, soon what it answers in LTN_LOAD_BURST_QUEUE_MS (Little's
+ * law), and more as long as it finds time to rest; the others wait at their heads. When some wait
+ * without a break for longer than a burst may last, it is overloaded: it is given less, and the
+ * others are refused, until neither happens any more. Judged for each lane, a queue that is worked
+ * off by itself; bytes and refusals, which have a price, too, are judged for all together. Time is
+ * a parameter. One thread. Used inside the room.
  *
  * After K. Nichols, V. Jacobson, "Controlling Queue Delay", ACM Queue 10(5), 2012 (a standing queue
  * is what to act on, not a long one), and B. Maurer, "Fail at Scale", ACM Queue 13(8), 2015.
@@ -21,6 +22,7 @@
 #include "http/bucket.h"
 
 #define LTN_LOAD_HOLD_MS        100  /* of work without a rest are let in whole */
+#define LTN_LOAD_MANY           1000 /* requests in progress are many, after a tenth of that time */
 #define LTN_LOAD_BURST_MS       2000 /* of waiting are a burst, which is worked off */
 #define LTN_LOAD_BURST_QUEUE_MS 50   /* of work are let in at a time in a burst */
 #define LTN_LOAD_QUEUE_MS       3    /* and under overload: bodies stay in the caches */

@@ -63,7 +63,7 @@ void ltn_http_conf_default(struct ltn_http_conf *conf)
         .grpc_health = true,
         .retry_after_s = 5,
         .burst_ns = LTN_LOAD_BURST_MS * LTN_NS_PER_MS,
-        .refusals_per_s = 60000, /* about an eighth of a core */
+        .refusals_per_s = 55000, /* about a tenth of a core */
     };
 }
 
