@@ -24,7 +24,7 @@
 #define LTN_LOAD_HOLD_MS        100  /* of work without a rest are let in whole */
 #define LTN_LOAD_MANY           1000 /* requests in progress are many, after a tenth of that time */
 #define LTN_LOAD_BURST_MS       2000 /* of waiting are a burst, which is worked off */
-#define LTN_LOAD_BURST_QUEUE_MS 50   /* of work are let in at a time in a burst */
+#define LTN_LOAD_BURST_QUEUE_MS 20   /* of work are let in at a time in a burst */
 #define LTN_LOAD_QUEUE_MS       3    /* and under overload: bodies stay in the caches */
 #define LTN_LOAD_WINDOW_MS      100  /* between two looks at the limit */
 #define LTN_LOAD_LEAST          32   /* requests that are let in whatever the load */
