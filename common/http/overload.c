@@ -204,7 +204,7 @@ static bool may_refuse_newest(struct ltn_http_server *s, struct ltn_lane *lane)
  * answered late. */
 static void let_waiting_in(struct ltn_http_server *s, struct ltn_lane *lane)
 {
-    uint64_t until_ns = ltn_loop_now_ns(s->loop) + TURN_NS;
+    uint64_t until_ns = ltn_now_mono_ns() + TURN_NS;
     struct ltn_http_request *rq;
     while ((rq = TAILQ_LAST(&lane->waiting, ltn_waiting)) != NULL && has_room(s, lane) &&
            ltn_now_mono_ns() < until_ns) {
