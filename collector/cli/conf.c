@@ -285,7 +285,7 @@ static int print_help(void)
             "API and metrics.\n\n"
             "  --config FILE         YAML file; every flag below is also a key there and an\n"
             "                        environment variable LANTERNE_...\n"
-            "  --check-config        check the configuration and the files it names, and end\n"
+            "  --check-config        check the configuration, tokens and certificates, and end\n"
             "  --dump-config         print the whole configuration and end\n"
             "  --version             print the version and end\n\n");
     return print_buf(&b, ltn_conf_help(&ltn_collector_conf_table, &b));

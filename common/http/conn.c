@@ -701,9 +701,9 @@ void ltn_conn_drain(struct conn *c)
 {
     if (c->h2 != NULL) {
         ltn_h2_drain(c->h2);
-    } else if (c->h1 != NULL) {
+    } else if (c->h1 != NULL && !(ltn_h1_idle(c->h1) && !output_waits(c))) {
         ltn_h1_set_closing(c->h1);
-    } else if (c->proto == PROTO_SNIFF) {
+    } else if (c->proto == PROTO_SNIFF || c->h1 != NULL) {
         c->dead = true;
     }
 }

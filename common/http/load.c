@@ -3,9 +3,9 @@
 
 #define HOLD_NS        (LTN_LOAD_HOLD_MS * LTN_NS_PER_MS)
 #define WINDOW_NS      (LTN_LOAD_WINDOW_MS * LTN_NS_PER_MS)
-#define STALE_MS       2000 /* a window that long tells nothing of the present */
-#define REFUSALS_AHEAD 50   /* a second's over so many */
-#define AVERAGE_OF     16   /* bodies */
+#define STALE_MS       (2 * LTN_LOAD_WINDOW_MS) /* a window that long had no requests of late */
+#define REFUSALS_AHEAD 50                       /* a second's over so many */
+#define AVERAGE_OF     16                       /* bodies */
 
 /* ---- one lane ---- */
 

@@ -124,6 +124,26 @@ static void it_ends_when_the_load_does(void **state)
     assert_int_equal(s.turned_away, before);
 }
 
+/* Nobody comes for a moment, so nobody looks. */
+static void it_ends_when_everybody_goes(void **state)
+{
+    (void)state;
+    struct server s;
+    init(&s, 20);
+    run(&s, LTN_LOAD_BURST_MS + 10000, 60);
+    assert_true(s.l.overloaded);
+    while (s.l.in_progress > 0) {
+        ltn_load_over(&s.l, true);
+    }
+    s.l.waiting = 0;
+    s.now_ns += 300 * MS;
+    s.rested_ns = s.now_ns;
+    uint32_t before = s.turned_away;
+    run(&s, 1, 5000);
+    assert_false(s.l.overloaded);
+    assert_int_equal(s.turned_away, before);
+}
+
 /* A few clients that keep it busy, and are all answered soon. */
 static void work_without_a_rest_is_no_overload_while_nobody_waits(void **state)
 {
@@ -284,6 +304,7 @@ int main(void)
         cmocka_unit_test(a_burst_is_worked_off),
         cmocka_unit_test(a_load_that_stays_is_kept_short),
         cmocka_unit_test(it_ends_when_the_load_does),
+        cmocka_unit_test(it_ends_when_everybody_goes),
         cmocka_unit_test(work_without_a_rest_is_no_overload_while_nobody_waits),
         cmocka_unit_test(a_full_load_is_not_refused_for_ever),
         cmocka_unit_test(those_that_wait_for_ever_are_overload),
