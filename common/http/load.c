@@ -50,7 +50,7 @@ void ltn_load_look(struct ltn_load *l, uint64_t now_ns, uint64_t rested_ns)
     }
     if (!l->holds && behind_ns > (l->in_progress < LTN_LOAD_MANY ? HOLD_NS : HOLD_NS / 10)) {
         l->holds = true;
-        l->limit = l->most > l->queue ? at_least(l->most) : at_least(l->queue);
+        l->limit = at_least(l->most > l->queue ? l->most : l->queue);
     }
     if (l->waiting == 0) {
         l->clear_ns = now_ns;

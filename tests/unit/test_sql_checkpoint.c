@@ -10,31 +10,20 @@
 
 #include <cmocka.h>
 
-#include "drop_tree.h"
+#include "db_dir.h"
 #include "sql/checkpoint.h"
 
 #define MIB ((off_t)1 << 20)
 
-static char dir[32];
-static char path[128];
-static char log_path[136];
+static char log_path[80];
 
-static int make_dir(void **state)
+static int make_log_dir(void **state)
 {
-    (void)state;
-    (void)snprintf(dir, sizeof(dir), "/tmp/ltn-sql-XXXXXX");
-    if (mkdtemp(dir) == NULL) {
+    if (make_dir(state) != 0) {
         return -1;
     }
-    (void)snprintf(path, sizeof(path), "%s/t.db", dir);
     (void)snprintf(log_path, sizeof(log_path), "%s-wal", path);
     return 0;
-}
-
-static int drop_dir(void **state)
-{
-    (void)state;
-    return ltn_drop_tree(dir);
 }
 
 static struct ltn_db *open_db(const char *name)
@@ -140,9 +129,9 @@ static void memory_has_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_thread_moves_the_log, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(the_log_is_bounded, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(the_engine_takes_over, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(the_thread_moves_the_log, make_log_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(the_log_is_bounded, make_log_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(the_engine_takes_over, make_log_dir, drop_dir),
         cmocka_unit_test(memory_has_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
